@@ -8,7 +8,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from urllib.parse import urlsplit
 
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.fields.thresholds import (
@@ -21,26 +20,13 @@ from ldapslam.jobs.fields.thresholds import (
 )
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import Request, sessions_of
-from ldapslam.jobs.plan import measure_span, phase_spans, planned_arrivals
-from ldapslam.jobs.rates.profile import final_rate
-from ldapslam.jobs.requests.pattern import parse_placeholder
-from ldapslam.jobs.requests.template import ValueSource
+from ldapslam.jobs.plan import measure_span, planned_arrivals
 
-#: Kinds that succeed once for each entry: no DN may come again.
-_ONCE = ("add", "delete")
-_COUNTER = re.compile(r"-?\d+:.*")
 _REFERENCE = re.compile(r"(?<!\$)\$\{\w+\}", re.ASCII)
-_PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
 #: Texts that say which entries are meant.
 _FIELDS = ("base", "filter", "dn", "under")
 #: Standard deviations of a number of requests, which a proposed length has room for.
 _SPREADS = 3.0
-_PORTS = {
-    ("ldap", 636): "636 is the port of ldaps://, whose TLS begins at once: write "
-    "ldaps://, or the port of ldap:// (389) with `tls: {start_tls: true}`",
-    ("ldaps", 389): "389 is the port of ldap://, which has no TLS at once: write "
-    "ldap:// with `tls: {start_tls: true}`, or the port of ldaps:// (636)",
-}
 
 
 def doubts(job: Job) -> Iterator[str]:
@@ -48,30 +34,15 @@ def doubts(job: Job) -> Iterator[str]:
     yield from unsupported_thresholds(job)
     yield from _idle_thresholds(job)
     yield from _rates_above_the_load(job)
-    yield from _ports(job)
     for stream in job.streams:
         yield from _references_without_variables(stream)
         yield from _stages(job, stream)
-        yield from _short_counters(stream)
-        clients = stream.load.clients
-        if clients and stream.count and stream.count < clients:
-            yield (
-                f"stream {stream.name}: a count of {stream.count} is less "
-                f"than its {clients} clients (-c), of which some send nothing"
-            )
         if change := job.identity_change(stream):
             yield (
                 f"stream {stream.name}: {change}: add reconnect_every: 1 "
                 "(--reconnect-every 1) or an unbind after the bind, or give binds a "
                 "stream of their own"
             )
-
-
-def _ports(job: Job) -> Iterator[str]:
-    for uri in dict.fromkeys(uri for uris in job.targets.values() for uri in uris):
-        parts = urlsplit(uri)
-        if parts.scheme != "ldapi" and (parts.scheme, parts.port) in _PORTS:
-            yield f"{uri}: {_PORTS[parts.scheme, parts.port or 0]}"
 
 
 def _references_without_variables(stream: Stream) -> Iterator[str]:
@@ -87,60 +58,16 @@ def _references_without_variables(stream: Stream) -> Iterator[str]:
                 )
 
 
-def _short_counters(stream: Stream) -> Iterator[str]:
-    """DNs of entries that exist once, whose counter begins again before the count is
-    reached."""
-    if stream.count is None:
-        return
-    shares = requests_per_session(stream)
-    for request in stream.requests:
-        dn = getattr(request.step.body, "dn", None)
-        source = counter_of(dn) if dn and request.kind in _ONCE else None
-        if source is None:
-            continue
-        values = abs(source.hi - source.lo) // source.step + 1
-        asked = round(stream.count * shares[request.name])
-        if values < asked:
-            yield (
-                f"{stream.name}.{request.name}: the range of `dn: {dn}` has {values:,} "
-                f"values, {asked:,} are asked for: it begins again, "
-                f"and the second {request.kind} of an entry fails; widen the range, "
-                "or lower the count"
-            )
-
-
-def counter_of(dn: str) -> ValueSource | None:
-    """What a DN has of numbers in turn, if all else of it is the same each time."""
-    bodies = [one[1:-1] for one in _PLACEHOLDER.findall(dn) if one not in ("[[", "]]")]
-    if len(bodies) != 1 or not _COUNTER.fullmatch(bodies[0]):
-        return None
-    source = parse_placeholder(bodies[0], {})
-    assert isinstance(source, ValueSource)
-    return source
-
-
 def _stages(job: Job, stream: Stream) -> Iterator[str]:
-    """Stages that are not all measured, or that say less than the measure phase."""
+    """Warn of stages that are longer than the time in which they are measured."""
     load, measure = stream.load, measure_span(job.run)
     if load.stages is None or not load.is_known:
         return
-    profile = load.segments()
-    if stream.start_after_ns < measure.start_ns and not profile[0].rate_at(0):
-        spans = phase_spans(job.run)
-        before = [one.name for one in spans if one.end_ns <= measure.start_ns]
-        reached = profile[0].rate_at(profile[0].duration_ns) * NS_PER_S
-        first = f"{reached:.6g}/s" if reached else "R"
-        yield (
-            f"stream {stream.name}: its stages begin at 0/s, so nothing is sent in "
-            f"{' and '.join(before)}; begin with {{rate: {first}, for: …}}"
-        )
     start_ns = max(measure.start_ns, stream.start_after_ns)
     end_ns = min(measure.end_ns, stream.stop_after_ns or measure.end_ns)
     length_ns = end_ns - start_ns
-    if load.stages_ns is None or length_ns <= 0:
-        return
-    takes, there = format_duration(load.stages_ns), format_duration(length_ns)
-    if load.stages_ns > length_ns:
+    if load.stages_ns is not None and load.stages_ns > length_ns > 0:
+        takes, there = format_duration(load.stages_ns), format_duration(length_ns)
         remedy = "stop it later"
         if end_ns == measure.end_ns:
             longer_ns = start_ns + load.stages_ns - measure.start_ns
@@ -148,13 +75,6 @@ def _stages(job: Job, stream: Stream) -> Iterator[str]:
         yield (
             f"stream {stream.name}: its stages take {takes}, and {there} of them are "
             f"measured; {remedy}, or shorten them"
-        )
-    elif 2 * load.stages_ns < length_ns and stream.count is None:
-        held = f"{final_rate(profile) * NS_PER_S:.6g}/s"
-        yield (
-            f"stream {stream.name}: its stages take {takes} of {there}, and their last "
-            f"rate holds for the rest; where that is meant, add "
-            f"{{rate: {held}, for: {format_duration(length_ns - load.stages_ns)}}}"
         )
 
 

@@ -41,7 +41,7 @@ from ldapslam.jobs.rates.profile import (
 from ldapslam.jobs.replay.options import Trace
 from ldapslam.jobs.replay.trace import Pace
 from ldapslam.jobs.run_plan import PhaseSpan
-from ldapslam.jobs.scripts import ScriptPlan, Scripts, Writes, compile_streams
+from ldapslam.jobs.scripts import ScriptPlan, Scripts, compile_streams
 
 DRAIN = "drain"
 MEASURE = "measure"
@@ -224,8 +224,9 @@ def agent_plan(
     agent_index: int,
     agent_count: int,
     seed: int,
-    writes: Writes = Writes.ALL,
     unique_from: int = 0,
+    *,
+    is_rehearsal: bool = False,
 ) -> AgentPlan:
     """The plan of agent `agent_index` of `agent_count`."""
     if not 0 <= agent_index < agent_count:
@@ -245,7 +246,9 @@ def agent_plan(
             _stream_plan(job, stream, scripts, agent_index, agent_count)
             for stream, scripts in zip(
                 job.streams,
-                compile_streams(job.streams, job.files, writes, unique_from),
+                compile_streams(
+                    job.streams, job.files, unique_from, is_rehearsal=is_rehearsal
+                ),
                 strict=True,
             )
             if agent_index < participants(stream.load.total_connections, agent_count)

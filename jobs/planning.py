@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from ldapslam.jobs.doubts import counter_of
 from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
 from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
@@ -26,6 +26,8 @@ from ldapslam.jobs.rates.profile import between
 from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream, RunPlan
 
 _NS_PER_S = 1e9
+_COUNTER = re.compile(r"-?\d+:.*")
+_PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
 
 
 def run_plan(job: Job) -> RunPlan:
@@ -119,12 +121,18 @@ def _request_fields(request: Request | None) -> dict[str, Any]:
     if isinstance(body, Add):
         fields["cleans_up"] = body.clean_up
         fields["keeps_entries"] = not body.clean_up
-        if not body.clean_up and body.dn and counter_of(body.dn):
+        if not body.clean_up and body.dn and _is_counted(body.dn):
             # a delete of the same DN finds the entries
             fields["kept_dn"] = body.dn
     elif isinstance(body, Delete):
         fields["deletes_of"] = body.of or ""
     return fields
+
+
+def _is_counted(dn: str) -> bool:
+    """Return whether a DN has numbers in turn, and all else of it is the same."""
+    bodies = [one[1:-1] for one in _PLACEHOLDER.findall(dn) if one not in ("[[", "]]")]
+    return len(bodies) == 1 and bool(_COUNTER.fullmatch(bodies[0]))
 
 
 def _compiled_fields(

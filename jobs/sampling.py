@@ -16,7 +16,7 @@ from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import MEASURE, AgentPlan, StreamPlan, agent_plan
 from ldapslam.jobs.run_plan import PhaseSpan
-from ldapslam.jobs.scripts import ScriptPlan, Writes
+from ldapslam.jobs.scripts import ScriptPlan
 
 #: Of one stream's samples, and of a response.
 LIMIT_NS = 15 * NS_PER_S
@@ -25,12 +25,12 @@ _DRAIN_NS = NS_PER_S
 
 
 def sample_plans(
-    job: Job, each: int, writes: Writes, unusable: Collection[str] = ()
+    job: Job, each: int, unusable: Collection[str] = ()
 ) -> Iterator[AgentPlan]:
     """A plan for each stream whose requests can be sampled, on its servers that are not
     unusable: `each` sessions of every kind for each server. The plan has a stream for
     each server and kind of session, all of that name."""
-    whole = agent_plan(job, 0, 1, job.seed or 0, writes)
+    whole = agent_plan(job, 0, 1, job.seed or 0, is_rehearsal=True)
     for stream in whole.streams:
         uris = [
             uri
@@ -58,29 +58,23 @@ def _parts(stream: StreamPlan, each: int) -> Iterator[StreamPlan]:
         for script in stream.scripts
         if script.steps
     ]
-    if stream.ledgers:
-        # what one adds another takes, and no two add the same
-        groups, servers = [scripts], [stream.uris]
-    else:
-        groups, servers = [[one] for one in scripts], [(uri,) for uri in stream.uris]
-    for group, uris in product(groups, servers):
-        if group:
-            yield replace(
-                stream,
-                uris=uris,
-                connection=replace(stream.connection, connect_spacing_ns=0),
-                request_timeout_ns=min(stream.request_timeout_ns, _TIMEOUT_NS),
-                model="closed",
-                connections=len(uris),
-                first_connection=0,
-                connection_stride=1,
-                total_connections=len(uris),
-                in_flight=1,
-                think_time_ns=0,
-                profile=(),
-                max_backlog=0,
-                total_operations=each * len(group) * len(uris),
-                start_ns=0,
-                end_ns=0,
-                scripts=tuple(group),
-            )
+    for script, uri in product(scripts, stream.uris):
+        yield replace(
+            stream,
+            uris=(uri,),
+            connection=replace(stream.connection, connect_spacing_ns=0),
+            request_timeout_ns=min(stream.request_timeout_ns, _TIMEOUT_NS),
+            model="closed",
+            connections=1,
+            first_connection=0,
+            connection_stride=1,
+            total_connections=1,
+            in_flight=1,
+            think_time_ns=0,
+            profile=(),
+            max_backlog=0,
+            total_operations=each,
+            start_ns=0,
+            end_ns=0,
+            scripts=(script,),
+        )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from pathlib import Path
 
 from ldapslam.jobs.fields.result_codes import outcome_codes
@@ -20,7 +19,6 @@ from ldapslam.jobs.operations.connection import UNBIND
 from ldapslam.jobs.operations.controls import UPDATES
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
 from ldapslam.jobs.replay.options import KINDS
-from ldapslam.jobs.requests.dn import is_of_server
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Let, Scope, with_bounds
 from ldapslam.jobs.requests.template import (
@@ -30,17 +28,6 @@ from ldapslam.jobs.requests.template import (
     compile_template,
     number_uniques,
 )
-
-
-class Writes(Enum):
-    """Which operations that change a directory are sent."""
-
-    ALL = auto()
-    #: Adds, and what is done to entries that the stream itself has added: all that a
-    #: clean-up takes away again.
-    OWN = auto()
-    NONE = auto()
-
 
 #: Of a rehearsal: whose entry it is, and as whom.
 _REHEARSED_CONTROLS = ("manage_dsa_it", "proxied_authorization")
@@ -79,15 +66,16 @@ class Scripts:
 def compile_streams(
     streams: Iterable[Stream],
     places: Mapping[str, Path],
-    writes: Writes = Writes.ALL,
     unique_from: int = 0,
+    *,
+    is_rehearsal: bool = False,
 ) -> list[Scripts]:
-    """What each stream sends; files of values are found in `places`, by name. Writes
-    that are not to be sent are rehearsed (OperationBody.rehearse). A session ends
-    before what cannot be, and after what later steps need done; it may have no step.
-    Unique numbers begin at `unique_from`."""
+    """Return what each stream sends; files of values are found in `places`, by name.
+    Unique numbers begin at `unique_from`. A rehearsal has a request in place of each
+    write that changes nothing (OperationBody.rehearse): a session ends before a write
+    that has none, and after a write that later steps need; it may have no step."""
     compiled = [
-        _REPLAYED if stream.trace else _Stream(stream, writes).compile()
+        _REPLAYED if stream.trace else _Stream(stream, is_rehearsal).compile()
         for stream in streams
     ]
     texts = [text for one in compiled for text in one.templates]
@@ -118,15 +106,12 @@ def _located(template: Template, places: Mapping[str, Path]) -> Template:
 class _Stream:
     """One stream while it is compiled."""
 
-    def __init__(self, stream: Stream, writes: Writes) -> None:
+    def __init__(self, stream: Stream, is_rehearsal: bool) -> None:
         self._sessions = [] if stream.python else sessions_of(stream.operations)
         self._operations: list[OperationPlan] = []
         self._variables = 0
-        if writes is Writes.OWN and _adds_to_server(self._sessions):
-            # an add below cn=tasks starts a task, which no delete ends
-            writes = Writes.NONE
-        self._writes = writes
-        self._ledgers = _ledgers(self._sessions, writes)
+        self._is_rehearsal = is_rehearsal
+        self._ledgers = {} if is_rehearsal else _ledgers(self._sessions)
 
     def compile(self) -> Scripts:
         scripts = [self._script(session) for session in self._sessions]
@@ -186,8 +171,7 @@ class _Stream:
 
     def _compiled(self, request: Request, scope: Scope) -> OperationPlan | None:
         step = request.step
-        is_own = isinstance(step.body, Add) or request.of is not None
-        if self._writes is Writes.ALL or (self._writes is Writes.OWN and is_own):
+        if not self._is_rehearsal:
             controls = [control.node(scope) for control in step.controls]
             return step.body.compile(scope, controls)
         is_rehearsed = request.kind in UPDATES
@@ -221,23 +205,13 @@ def _replayed() -> Scripts:
 _REPLAYED = _replayed()
 
 
-def _adds_to_server(sessions: Sequence[Session]) -> bool:
-    """Whether an entry may be one of the server's own: of its configuration."""
-    bodies = [one.step.body for session in sessions for one in session.requests]
-    dns = [body.dn or body.under or "" for body in bodies if isinstance(body, Add)]
-    return any(is_of_server(dn) is not False for dn in dns)
-
-
-def _ledgers(sessions: Sequence[Session], writes: Writes) -> dict[str, bool]:
+def _ledgers(sessions: Sequence[Session]) -> dict[str, bool]:
     """The add operations whose entries are noted, and whether they are cleaned up."""
-    if writes is Writes.NONE:
-        return {}
     requests = [request for session in sessions for request in session.requests]
     taken = {getattr(request.step.body, "of", None) for request in requests}
-    is_cleaned = writes is Writes.OWN
     return {
-        request.name: request.step.body.clean_up or is_cleaned
+        request.name: request.step.body.clean_up
         for request in requests
         if isinstance(request.step.body, Add)
-        and (request.step.body.clean_up or is_cleaned or request.name in taken)
+        and (request.step.body.clean_up or request.name in taken)
     }

@@ -34,7 +34,6 @@ from ldapslam.results.histogram import Histogram, Interval95, percentile_rank
 #: how requests hang together.
 BATCHES = 20
 FEWEST_BATCHES = 5
-METHOD = "order statistics of the effective sample, from batches of intervals"
 
 _Z = 1.959964
 

@@ -95,8 +95,9 @@ class Block:
     def used(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint16]]:
         """The buckets that hold any value, ascending; and the place of each of all
         buckets among them."""
-        buckets, columns = _columns.used(self.indexes)
-        return np.frombuffer(buckets, np.intp), np.frombuffer(columns, np.uint16)
+        is_used = np.bincount(self.indexes, minlength=BUCKETS) > 0
+        columns: npt.NDArray[np.intp] = np.cumsum(is_used) - is_used
+        return np.flatnonzero(is_used), columns.astype(np.uint16)
 
     def table(
         self,
@@ -107,11 +108,12 @@ class Block:
     ) -> Counts:
         """Values by row and column: `rows` has the row of each histogram, -1 of one
         that is left out, `columns` the column of each bucket."""
-        lengths = np.ascontiguousarray(self.headers["n"])
-        table = _columns.add(
-            lengths, self.indexes, self.counts, rows, columns, width, height
-        )
-        return np.frombuffer(table, np.int64).reshape(height, width)
+        starts = np.repeat(rows * width, self.headers["n"].astype(np.intp))
+        # row -1 is the last one, which is cut off
+        table = np.zeros((height + 1) * width, np.int64)
+        places = starts + columns[self.indexes]
+        np.add.at(table, places, self.counts.astype(np.int64))
+        return table.reshape(height + 1, width)[:height]
 
     def add_each(
         self,

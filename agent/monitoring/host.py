@@ -252,7 +252,6 @@ class ProcessMonitor(Monitor):
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 #: Fields of `stat` after the name; proc(5) counts from 3 there.
 _MINFLT, _MAJFLT, _UTIME, _STIME, _THREADS, _START = (
     place - 3 for place in (10, 12, 14, 15, 20, 22)

@@ -8,7 +8,6 @@ secrets; monitors, probes and imports are tried too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -18,7 +17,7 @@ from ldapslam.base.units import Rate, format_rate, parse_rate
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put_json, wants_json
 from ldapslam.cli.measure import check_servers
-from ldapslam.cli.measure.check_plan import explain, plan_document
+from ldapslam.cli.measure.check_plan import explain
 from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.check_trace import explain_traces
 from ldapslam.cli.options import FILE, change_options, flag, option
@@ -28,7 +27,6 @@ from ldapslam.jobs.fields.remedies import BOUND_BEFORE, UNTOLD
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, agent_plan
-from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
 
 @command("check")
@@ -40,11 +38,6 @@ from ldapslam.jobs.requests.dn import is_of_server, plain_dn
     "Sessions of each kind that are sent to each server, one after the other; 0: none.",
     type=click.IntRange(0, 100),
     default=10,
-)
-@flag(
-    "--write",
-    "Add entries too, do with them what the job does with its own (`of`), and delete "
-    "them. Without it, no entry is changed.",
 )
 @flag(
     "--generator",
@@ -62,7 +55,6 @@ def check_command(
     overrides: tuple[str, ...],
     offline: bool,
     samples: int,
-    write: bool,
     generator: bool,
     rate: Rate,
 ) -> ExitCode:
@@ -83,7 +75,8 @@ def check_command(
     job = load_job(job_file, overrides)
     check_size_of_files(job)
     faults = Faults()
-    for line in (*explain(job), *explain_traces(job)):
+    plan = [*explain(job), *explain_traces(job)]
+    for line in plan:
         faults.put(line)
     for doubt in doubts(job):
         faults.warn(doubt)
@@ -91,12 +84,11 @@ def check_command(
     found: Document = {**{name: [] for name in asked}, "verify": None}
     if not offline:
         found = _ask_all(job, faults)
-        found["samples"] = _sample(job, samples, write, faults) if samples else []
+        found["samples"] = _sample(job, samples, faults) if samples else []
     faults.tell_warnings()
     if wants_json():
-        plan = plan_document(job)
-        told = {"warnings": faults.warnings}
-        put_json({"job": job.name, "plan": plan, **found, **told})
+        warnings = {"warnings": faults.warnings}
+        put_json({"job": job.name, "plan": plan, **found, **warnings})
     if faults.exit_code is ExitCode.PASS and any(map(_is_hopeless, found["samples"])):
         return ExitCode.FAIL
     return faults.exit_code
@@ -118,7 +110,7 @@ def _ask_all(job: Job, faults: Faults) -> Document:
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=0)
     observed = check_servers.observed_servers(job)
     return {
-        "servers": _ask_servers(job, plan, faults),
+        "servers": _ask_servers(plan, faults),
         "watched": check_servers.ask_watched(observed, faults),
         "monitors": check_servers.ask_monitors(job, observed, faults),
         "imports": check_servers.ask_imports(plan, faults),
@@ -127,39 +119,15 @@ def _ask_all(job: Job, faults: Faults) -> Document:
     }
 
 
-def _ask_servers(job: Job, plan: AgentPlan, faults: Faults) -> list[Document]:
+def _ask_servers(plan: AgentPlan, faults: Faults) -> list[Document]:
     """Every server as every stream uses it; all that fail, not the first alone."""
     from ldapslam.agent.admission.preflight import Probe, preflight, probes
 
     def ask(probe: Probe) -> tuple[Document, str]:
         facts = preflight(probe)
-        for warning in _strange_bases(job, facts):
-            faults.warn(warning)
         return facts, _server_line(facts)
 
     return [faults.ask({"uri": one.uri}, ask, one) for one in probes(plan)]
-
-
-def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
-    """Entries that the job names and that lie in none of a server's trees."""
-    contexts = [plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
-    if not contexts:
-        return
-    for stream in job.streams:
-        if facts["uri"] not in job.targets[stream.target]:
-            continue
-        for request in stream.requests:
-            body = request.step.body
-            dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
-            if is_of_server(dn) is not False:
-                continue
-            # what follows the last pattern is the same in every request
-            tail = plain_dn(dn.rpartition("]")[2])
-            if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
-                yield (
-                    f"{stream.name}.{request.name}: {dn!r} lies in none of the trees "
-                    f"of {facts['uri']}: {'; '.join(facts['naming_contexts'])}"
-                )
 
 
 def _server_line(facts: Document) -> str:
@@ -183,7 +151,7 @@ def _who_may_read(facts: Document) -> str:
     return "-D, or the job's `bind`, may read it"
 
 
-def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
+def _sample(job: Job, each: int, faults: Faults) -> list[Document]:
     """A few requests of every stream, on the servers that can be used."""
     from ldapslam.cli.measure.check_findings import (
         expected_requests,
@@ -191,30 +159,25 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         too_few_intervals,
         untried,
     )
-    from ldapslam.cli.measure.check_samples import Samples, left_before, sample
+    from ldapslam.cli.measure.check_samples import sample
     from ldapslam.cli.measure.check_tables import samples_table
     from ldapslam.jobs.sampling import sample_plans
-    from ldapslam.jobs.scripts import Writes
     from ldapslam.reports.formats.text import render_table
 
-    writes = Writes.OWN if write else Writes.NONE
     unusable = faults.unusable(job)
-    plans = {
-        plan.streams[0].name: plan for plan in sample_plans(job, each, writes, unusable)
-    }
+    plans = {plan.streams[0].name: plan for plan in sample_plans(job, each, unusable)}
     documents: list[Document] = []
-    for warning in (*left_before(), *too_few_intervals(job)):
+    for warning in too_few_intervals(job):
         faults.warn(warning)
     for stream in job.streams:
         if unusable.issuperset(job.targets[stream.target]):
             continue
         plan = plans.get(stream.name)
         try:
-            samples = sample(plan) if plan else Samples()
+            met = sample(plan) if plan else []
         except LdapSlamError as error:
             faults.add(error)
             continue
-        met = samples.met
         why = untried(stream, {one.operation for one in met})
         if met:
             faults.put("\n" + render_table(samples_table(stream.name, met, why)))
@@ -227,8 +190,6 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         expected = expected_requests(job, stream, met)
         for warning in (*found, *unsupported_thresholds(job, expected)):
             faults.warn(warning)
-        for left in samples.left:
-            faults.warn(left)
         documents += (one.document() for one in met)
         documents += (
             {"stream": stream.name, "operation": name, "untried": reason}

@@ -73,10 +73,7 @@ def _bad_codes(
                 "have noted a change; try no writes (--samples 0)"
             )
         if is_rehearsal and code == _INSUFFICIENT_ACCESS and kind != "modify":
-            remedy = (
-                f"{who} may not modify them, so perhaps not {kind} either: --write "
-                "tries adds"
-            )
+            remedy = f"{who} may not modify them, so perhaps not {kind} either"
         where = _where((one for one in met if one.unexpected[code]), met)
         said = next((one.messages[code] for one in met if code in one.messages), "")
         yield (

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in words and as a document: how long it takes, as whom, how much. Pure."""
+"""A job in words: how long it takes, as whom, how much. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from ldapslam.base.units import NS_PER_S, format_duration, format_rate
 from ldapslam.jobs.doubts import per_session
@@ -90,93 +88,46 @@ def _load_text(job: Job, stream: Stream) -> str:
     return f"open loop, {rate} {load.arrivals}, {load.connections} connections{planned}"
 
 
-def server_loads(job: Job) -> dict[str, list[dict[str, Any]]]:
-    """URI -> what each stream puts on it at most. Requests of a closed loop are as many
-    as the server lets them be."""
-    loads: dict[str, list[dict[str, Any]]] = defaultdict(list)
+def _load_lines(job: Job) -> Iterator[str]:
+    """The load of each server and agent, where there are several."""
+    loads: dict[str, list[str]] = defaultdict(list)
     for stream in job.streams:
         uris = job.targets[stream.target]
         for index, uri in enumerate(uris):
-            if part := _part(job, stream, len(uris), index):
-                loads[uri].append(part)
-    return dict(loads)
+            loads[uri] += _part_text(job, stream, len(uris), index)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for uri, texts in loads.items():
+        if texts:
+            alike["; ".join(texts)].append(uri)
+    for text, uris in alike.items() if len(loads) > 1 else ():
+        yield f"load on {'each of ' if len(uris) > 1 else ''}{_named(uris)}: {text}"
+    agents = job.agents.count or len(job.agents.names or ())
+    if agents > 1:
+        # the first has most
+        first = [
+            one for stream in job.streams for one in _part_text(job, stream, agents, 0)
+        ]
+        yield f"load of each of {agents} agents, at most: {'; '.join(first)}"
 
 
-def _part(job: Job, stream: Stream, parts: int, index: int) -> dict[str, Any]:
-    """What one of some servers, or agents, has of a stream; empty: nothing."""
+def _part_text(job: Job, stream: Stream, parts: int, index: int) -> Iterator[str]:
+    """Yield the most that a stream puts on one of its servers, or that one agent has of
+    it; nothing where it has no connections."""
     total = stream.load.total_connections
     connections = share(total, parts, index)
     if not connections:
-        return {}
-    rate_per_s = None
+        return
+    noun = "client" if stream.load.kind == "closed" else "connection"
+    text = f"{connections} {noun}{'s' if connections > 1 else ''}"
     if stream.load.kind == "open" and stream.load.is_known:
         peak = planned_peak(job.run, stream, 0, planned_end_ns(job.run))
-        sessions_per_s = peak * NS_PER_S * connections / total
         # of paged searches, the first page; a job type says nothing of its requests
         length = per_session(stream, lambda one: one.repeat) if stream.operations else 1
-        rate_per_s = sessions_per_s * length
-    return {
-        "stream": stream.name,
-        "clients" if stream.load.kind == "closed" else "connections": connections,
-        "requests_per_s": rate_per_s,
-    }
-
-
-def _load_lines(job: Job) -> Iterator[str]:
-    """The load of each server and agent, where there are several."""
-    loads = server_loads(job)
-    alike: dict[str, list[str]] = defaultdict(list)
-    for uri, parts in loads.items():
-        alike[_parts_text(parts)].append(uri)
-    for text, uris in alike.items() if len(loads) > 1 else ():
-        yield f"load on {'each of ' if len(uris) > 1 else ''}{_named(uris)}: {text}"
-    agents = agent_count(job)
-    if agents is not None and agents > 1:
-        # the first has most
-        first = [_part(job, stream, agents, 0) for stream in job.streams]
-        yield f"load of each of {agents} agents, at most: {_parts_text(first)}"
-
-
-def agent_count(job: Job) -> int | None:
-    """How many agents take part; None: those that there are."""
-    return job.agents.count or (len(job.agents.names) if job.agents.names else None)
+        rate_per_s = peak * NS_PER_S * connections / total * length
+        text = f"{rate_per_s:,.4g} requests/s over {text}"
+    yield f"{stream.name} {text}"
 
 
 def _named(uris: Sequence[str]) -> str:
     more = len(uris) - _NAMED
     return ", ".join(uris[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _parts_text(parts: Sequence[dict[str, Any]]) -> str:
-    return "; ".join(f"{one['stream']} {_part_text(one)}" for one in parts)
-
-
-def _part_text(part: dict[str, Any]) -> str:
-    noun = "clients" if "clients" in part else "connections"
-    text = f"{part[noun]} {noun if part[noun] > 1 else noun[:-1]}"
-    rate_per_s = part["requests_per_s"]
-    return text if rate_per_s is None else f"{rate_per_s:,.4g} requests/s over {text}"
-
-
-def plan_document(job: Job) -> dict[str, Any]:
-    return {
-        "phases": [asdict(span) for span in phase_spans(job.run)],
-        "length_ns": planned_end_ns(job.run),
-        "drain_ns": job.run.drain_ns,
-        "verify_ns": job.verify.replication.within_ns if job.verify else 0,
-        "agents": agent_count(job),
-        "streams": [
-            {
-                "name": stream.name,
-                "servers": list(job.targets[stream.target]),
-                "identity": job.identity(stream),
-                "load": stream.load.model_dump(
-                    mode="json", by_alias=True, exclude_none=True
-                ),
-                "operations": [name for name, _ in stream.request_names],
-            }
-            for stream in job.streams
-        ],
-        "server_loads": server_loads(job),
-        "thresholds": list(job.thresholds),
-    }

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from ldapslam.agent.engine.process import typed_error
 from ldapslam.agent.engine.setup import add_streams
-from ldapslam.agent.ledgers.cleanup import run_ledgers
-from ldapslam.agent.ledgers.folder import folders_left, locked, run_folder
-from ldapslam.base.errors import ConfigError
-from ldapslam.base.files import state_folder
-from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.scripts import ScriptPlan
@@ -97,61 +90,44 @@ def _us(time_ns: float | None) -> float | None:
     return None if time_ns is None else time_ns / 1e3
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Of one stream."""
-
-    met: list[Met] = field(default_factory=list)
-    #: What is to be known of added entries that were not deleted.
-    left: tuple[str, ...] = ()
-
-
-def left_before() -> Iterator[str]:
-    """Earlier samples whose process was killed before it deleted its entries."""
-    for folder in folders_left(_spool()):
-        try:
-            with locked(folder):
-                pass
-        except ConfigError:
-            continue  # they are being sent
-        yield (
-            "an earlier check was killed, and entries that it added may be left: "
-            f"`ldapslam run --cleanup {folder.name}` deletes them"
-        )
-
-
-def _spool() -> Path:
-    return state_folder() / "spool" / "check"
-
-
-def sample(plan: AgentPlan) -> Samples:
-    """Send what a plan of jobs/sampling.py has. TargetError: no connection.
+def sample(plan: AgentPlan) -> list[Met]:
+    """Send the requests of a plan of jobs/sampling.py; return what each operation met,
+    in the order of the operations, and of the servers for each. TargetError: no
+    connection.
 
     Binds go one after the other, and the first that is refused is the last of its kind
     of session, on all servers: enough wrong passwords lock an account.
     """
+    first = plan.streams[0]
+    met = {
+        (number, uri): Met(
+            first.name, operation.name, operation.kind, uri, operation.is_rehearsal
+        )
+        for number, operation in enumerate(first.operations)
+        for uri in dict.fromkeys(uri for part in plan.streams for uri in part.uris)
+    }
+    for streams, row in _rows(plan):
+        number = row["operation"]
+        (uri,) = streams[row["stream"]].uris
+        _add(met[number, uri], first.operations[number], row)
+    return list(met.values())
+
+
+def _rows(plan: AgentPlan) -> Iterator[tuple[Sequence[StreamPlan], dict[str, Any]]]:
+    """Yield the rows that the engine counted, with the streams that they number."""
     plain = tuple(one for one in plan.streams if not _binds(one))
-    sent = [_send(replace(plan, streams=plain))] if plain else []
+    if plain:
+        yield from ((plain, row) for row in _send(replace(plan, streams=plain)))
     refused: set[tuple[ScriptPlan, ...]] = set()
     for part in (one for one in plan.streams if _binds(one)):
-        sessions = len(part.scripts) * len(part.uris)
-        for number in range(part.total_operations // sessions):
+        for number in range(part.total_operations):
             if part.scripts in refused:
                 break
-            once = replace(part, total_operations=sessions)
-            sent.append(_send(replace(plan, streams=(once,), seed=plan.seed + number)))
-            if any(map(_is_refusal, sent[-1].rows)):
+            streams = (replace(part, total_operations=1),)
+            rows = _send(replace(plan, streams=streams, seed=plan.seed + number))
+            yield from ((streams, row) for row in rows)
+            if any(map(_is_refusal, rows)):
                 refused.add(part.scripts)
-    return Samples(_met(plan, sent), tuple(one.left for one in sent if one.left))
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What the engine counted, and what is to be known of entries that are left."""
-
-    plan: AgentPlan
-    rows: list[dict[str, Any]]
-    left: str
 
 
 def _binds(part: StreamPlan) -> bool:
@@ -163,59 +139,23 @@ def _is_refusal(row: dict[str, Any]) -> bool:
     return _INVALID_CREDENTIALS in row["result_codes"]
 
 
-def _send(plan: AgentPlan) -> Sent:
+def _send(plan: AgentPlan) -> list[dict[str, Any]]:
     from ldapslam.agent._engine import Engine
 
-    run_id = new_run_id(datetime.now(UTC))
-    folder = run_folder(_spool(), run_id)
-    with run_ledgers(str(folder), run_id, plan) as ledgers:
-        with closing(Engine(plan, workers=1, realtime=False)) as engine:
-            add_streams(engine, plan, ledger_folder=ledgers.folder)
-            try:
-                engine.prepare()
-            except Exception as error:
-                raise typed_error(error, plan) from error
-            ledgers.note_begin(time.time())
-            engine.start(time.monotonic_ns() + _START_LEAD_NS)
-            rows = _rows(engine)
-        cleaned = ledgers.clean_up(lambda left: None).get("clean_up", {})
-    return Sent(plan, rows, _left(cleaned, run_id))
-
-
-def _left(cleaned: dict[str, Any], run_id: str) -> str:
-    if not cleaned.get("left", cleaned.get("error")):
-        return ""
-    what = cleaned.get("error") or f"{cleaned['left']} added entries are left"
-    return f"{what}; `ldapslam run --cleanup {run_id}` deletes them"
-
-
-def _rows(engine: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     index, is_final = 0, False
-    while not is_final:
-        if (snapshot := engine.snapshot(index, _LOOK_NS)) is not None:
-            rows += snapshot["operations"]
-            index, is_final = index + 1, snapshot["final"]
+    with closing(Engine(plan, workers=1, realtime=False)) as engine:
+        add_streams(engine, plan)
+        try:
+            engine.prepare()
+        except Exception as error:
+            raise typed_error(error, plan) from error
+        engine.start(time.monotonic_ns() + _START_LEAD_NS)
+        while not is_final:
+            if (snapshot := engine.snapshot(index, _LOOK_NS)) is not None:
+                rows += snapshot["operations"]
+                index, is_final = index + 1, snapshot["final"]
     return rows
-
-
-def _met(plan: AgentPlan, sent: list[Sent]) -> list[Met]:
-    """In the order of the operations, and of the servers for each."""
-    first = plan.streams[0]
-    found = {
-        (number, uri): Met(
-            first.name, operation.name, operation.kind, uri, operation.is_rehearsal
-        )
-        for number, operation in enumerate(first.operations)
-        for uri in dict.fromkeys(uri for part in plan.streams for uri in part.uris)
-    }
-    for streams, row in ((one.plan.streams, row) for one in sent for row in one.rows):
-        uris, number = streams[row["stream"]].uris, row["operation"]
-        # of several servers the first is number 1; 0 is what no connection had yet
-        if len(uris) == 1 or row["server"] > 0:
-            uri = uris[max(0, row["server"] - 1)]
-            _add(found[number, uri], first.operations[number], row)
-    return list(found.values())
 
 
 def _add(met: Met, operation: OperationPlan, row: dict[str, Any]) -> None:

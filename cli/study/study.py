@@ -209,7 +209,6 @@ def _restore(study: Study, job: Job, folder: Path) -> ExitCode:
 def _make_runs(
     study: Study, file: Path, points: Sequence[Point], runner: Runner
 ) -> None:
-    from ldapslam.studies.invalid import Row
     from ldapslam.studies.points import turns_of
     from ldapslam.studies.runner import is_settled
 
@@ -221,7 +220,6 @@ def _make_runs(
     if len(left) < len(turns):
         say(f"{len(turns) - len(left)} of {len(turns)} runs are there already")
     runner.keep_settings({one.point: points[one.point] for one in left}, file)
-    row = Row()
     begun_s = time.monotonic()
     for done, turn in enumerate(left):
         point = points[turn.point]
@@ -232,8 +230,6 @@ def _make_runs(
             again = tries if ended.verdict not in ("PASS", "FAIL") else ""
             verdict = ended.verdict or "no result"
             say(f"{what}: {verdict}{again}{journal.why(ended)}")
-        if warning := row.add(ended.verdict, journal.result(ended) or {}):
-            say(f"warning: {warning}")
         lasted_s = (time.monotonic() - begun_s) / (done + 1)
         if rest := len(left) - done - 1:
             seconds = round(lasted_s * rest)

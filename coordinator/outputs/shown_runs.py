@@ -7,7 +7,6 @@ streams only the newest runs' are shown.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +23,6 @@ from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import FINAL_STATES, RunRecord
-
-_log = logging.getLogger(__name__)
 
 #: How long an ended run is shown.
 KEPT_S = 60.0
@@ -175,8 +172,6 @@ class ShownRuns(Extension):
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._runs: dict[str, RunFigures] = {}
-        #: Those that did not fit when they were to be shown.
-        self._left_out: set[str] = set()
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
 
@@ -227,14 +222,12 @@ class ShownRuns(Extension):
         return Counter(run.state for run in self._runs.values() if run.ended_s is None)
 
     def shown(self) -> Iterator[RunFigures]:
-        """The runs with statistics that fit the limits, the newest first. One that does
-        not is left out, and the log says so once."""
+        """The runs with statistics that fit the limits, the newest first."""
         streams, shown = 0, 0
         for run in self._newest():
             if run.interval is None:
                 continue
             if shown == MAX_RUNS or streams + len(run.streams) > MAX_STREAMS:
-                self._leave_out(run)
                 continue
             streams, shown = streams + len(run.streams), shown + 1
             yield run
@@ -242,18 +235,6 @@ class ShownRuns(Extension):
     def _newest(self) -> Iterator[RunFigures]:
         self._forget()
         return reversed(self._runs.values())
-
-    def _leave_out(self, run: RunFigures) -> None:
-        if run.run_id not in self._left_out:
-            self._left_out.add(run.run_id)
-            _log.warning(
-                "run %s is not shown: it has %d streams, and up to %d of the newest %d "
-                "runs are",
-                run.run_id,
-                len(run.streams),
-                MAX_STREAMS,
-                MAX_RUNS,
-            )
 
     def _forget(self) -> None:
         before_s = self._now_s() - KEPT_S
@@ -264,4 +245,3 @@ class ShownRuns(Extension):
         ]
         for run_id in forgotten:
             del self._runs[run_id]
-            self._left_out.discard(run_id)

@@ -253,33 +253,11 @@ def test_rights_that_the_identity_does_not_have_are_told(
         ends=ExitCode.FAIL,
     )
     assert everything(trio) == before
-    assert document["plan"]["streams"][0]["identity"] == person
+    assert any(f", as {person}; " in line for line in document["plan"])
     assert "load.modify: " in modify
     assert "insufficientAccessRights (50)" in modify
     assert f"{person} may not do that" in modify
     assert f"{person} may not modify them, so perhaps not delete either" in delete
-
-
-@ds389_trio_is_long
-def test_write_adds_entries_and_deletes_them_again(trio: Lab, tmp_path: Path) -> None:
-    before = everything(trio)
-    document, (warning,) = check(
-        trio,
-        tmp_path,
-        WRITES,
-        "--write",
-        ends=ExitCode.FAIL,  # as above
-    )
-    assert everything(trio) == before
-    found = by_name(document)
-    added, deleted = found["add"], found["delete"]
-    assert not added["rehearsal"]
-    assert added["sent"] == added["succeeded"] > 0
-    assert deleted["sent"] == deleted["succeeded"] > 0
-    # what is not its own is left alone
-    for name in ("modify", "modify_dn", "remove"):
-        assert found[name]["rehearsal"]
-    assert warning.startswith("load.beyond: ")
 
 
 def test_what_a_person_reads_has_a_table_for_each_stream(

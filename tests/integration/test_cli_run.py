@@ -222,17 +222,6 @@ def test_check_names_the_server_that_answers(lab: Lab, tmp_path: Path) -> None:
     assert "OpenLDAP" in ended.stdout
 
 
-def test_check_warns_of_entries_in_no_tree_of_the_server(
-    lab: Lab, tmp_path: Path
-) -> None:
-    job = write_job(tmp_path, lab)
-    assert "warning" not in ldapslam("check", job).stderr
-    other = "streams[0].operations[0].search.base=dc=other,dc=org"
-    ended = ldapslam("check", job, "--set", other)
-    assert "'dc=other,dc=org' lies in none of the trees" in ended.stderr
-    assert "dc=example,dc=com" in ended.stderr
-
-
 def test_load_goes_over_every_transport(lab: Lab, tmp_path: Path) -> None:
     """LDAP with StartTLS, LDAPS and LDAPI, each in a stream of its own."""
     server, ca_file = lab.supplier, f"ca_file: {lab.ca_file}"

@@ -147,22 +147,13 @@ def test_an_anonymous_bind_that_is_refused(
     assert "without `bind` in the job it is anonymous" in said
 
 
-@pytest.mark.parametrize(
-    ("base", "warning"),
-    [
-        ("dc=exmaple,dc=com", "lies in none of the trees"),
-        (
-            "ou=poeple,dc=example,dc=com",
-            "noSuchObject (32): the base is not there",
-        ),
-    ],
-)
+@pytest.mark.parametrize("base", ["dc=exmaple,dc=com", "ou=poeple,dc=example,dc=com"])
 def test_a_base_that_is_not_there(
-    base: str, warning: str, lab: Lab, checked: Callable[..., tuple[int, str]]
+    base: str, lab: Lab, checked: Callable[..., tuple[int, str]]
 ) -> None:
     code, said = checked(lab.supplier.uri, base=base)
     assert code == 1
-    assert warning in said
+    assert "noSuchObject (32): the base is not there" in said
 
 
 def test_a_mechanism_that_there_is_not(

@@ -30,23 +30,3 @@ slam_packed_check(const uint8_t *data, size_t len)
     }
     return sum == total ? (int64_t)n : -1;
 }
-
-void
-slam_block_add(const struct slam_block *block, const int64_t *rows,
-               const uint16_t *columns, size_t width, int64_t *table)
-{
-    const uint16_t *index = block->indexes;
-    const uint32_t *count = block->counts;
-
-    for (size_t i = 0; i < block->histograms; i++) {
-        const uint16_t *end = index + block->lengths[i];
-
-        if (rows[i] < 0) {
-            count += block->lengths[i];
-            index = end;
-            continue;
-        }
-        for (int64_t *row = table + (size_t)rows[i] * width; index < end;)
-            row[columns[*index++]] += *count++;
-    }
-}

@@ -60,31 +60,10 @@ test_damage_is_found(void)
     CHECK_EQ(slam_packed_check(data, packed(data) + 1), -1);
 }
 
-static void
-test_buckets_are_added_by_row(void)
-{
-    static uint16_t columns[SLAM_HISTOGRAM_BUCKETS];
-    const uint32_t lengths[] = {2, 1, 0, 2};
-    const uint16_t indexes[] = {5, 9, 5, 7, 9};
-    const uint32_t counts[] = {1, 2, UINT32_MAX, 8, 16};
-    const int64_t rows[] = {1, 1, 0, -1};
-    const struct slam_block block = {lengths, 4, indexes, counts};
-    int64_t table[6] = {0};
-
-    columns[7] = 1;
-    columns[9] = 2;
-    slam_block_add(&block, rows, columns, 3, table);
-    CHECK_EQ(table[0] | table[1] | table[2], 0);
-    CHECK_EQ(table[3], 1 + (int64_t)UINT32_MAX);
-    CHECK_EQ(table[4], 0);
-    CHECK_EQ(table[5], 2);
-}
-
 int
 main(void)
 {
     RUN(test_what_the_engine_packs_is_whole);
     RUN(test_damage_is_found);
-    RUN(test_buckets_are_added_by_row);
     return SLAM_TEST_EXIT();
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.cli.measure.check_plan import explain, plan_document
+from ldapslam.cli.measure.check_plan import explain
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 
@@ -60,8 +60,6 @@ def test_the_length_is_that_of_all_phases_and_what_may_follow() -> None:
     ],
 )
 def test_each_stream_says_as_whom(overrides: tuple[str, ...], who: list[str]) -> None:
-    plan = plan_document(job(*overrides))
-    assert [one["identity"] for one in plan["streams"]] == who
     told = [line for line in lines(*overrides) if line.startswith("stream ")]
     for line, identity in zip(told, who, strict=True):
         assert f", as {identity}; " in line
@@ -76,11 +74,6 @@ def test_the_load_of_each_server_and_agent_is_told() -> None:
         "load of each of 3 agents, at most: readers 3 clients; "
         "sessions 24 requests/s over 2 connections",
     ]
-    loads = plan_document(job())["server_loads"]
-    assert loads["ldap://c"] == [
-        {"stream": "readers", "clients": 2, "requests_per_s": None}
-    ]
-    assert loads["ldap://s"][0]["requests_per_s"] == pytest.approx(60)
 
 
 def test_the_highest_rate_is_one_that_is_measured() -> None:

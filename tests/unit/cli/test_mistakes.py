@@ -280,18 +280,9 @@ def test_a_port_in_use(port_in_use: int, capsys: pytest.CaptureFixture[str]) -> 
 
 
 WARNINGS = {
-    "fewer numbers than adds": (
-        changed(SEARCH, 'add: {dn: "cn=[1:50],dc=x", entry: {objectClass: device}}')
-        + "    count: 100\n",
-        "the range of `dn: cn=[1:50],dc=x` has 50 values, 100 are asked for",
-    ),
-    "the port of ldaps": (
-        changed("example.com", "example.com:636"),
-        "636 is the port of ldaps://",
-    ),
-    "fewer operations than clients": (
-        changed("target: directory\n", "target: directory\n    count: 1\n"),
-        "is less than its 2 clients (-c)",
+    "a variable that is not declared": (
+        changed("uid=", "uid=${user}"),
+        "a variable needs a default in the job's `vars`",
     ),
 }
 

@@ -129,11 +129,11 @@ def test_ready_jobs_do_what_they_say(path: Path) -> None:
     assert list(doubts(load_job(path))) == []
 
 
-def search_job(uri: str = "ldap://127.0.0.1", **fields: str) -> Job:
+def search_job(**fields: str) -> Job:
     request = json.dumps({"base": "dc=com", **fields})
     text = f"""\
 name: doubtful
-targets: {{server: "{uri}"}}
+targets: {{server: "ldap://127.0.0.1"}}
 run: {{duration: 10s}}
 streams:
   - name: readers
@@ -161,23 +161,6 @@ def test_a_reference_without_a_variable_is_warned_of() -> None:
 )
 def test_value_patterns_and_plain_texts_are_none(filter: str) -> None:
     assert list(doubts(search_job(filter=filter))) == []
-
-
-@pytest.mark.parametrize(
-    ("uri", "told"),
-    [
-        ("ldap://ds1:636", "636 is the port of ldaps://"),
-        ("ldaps://ds1:389", "389 is the port of ldap://"),
-        ("ldap://ds1:389", None),
-        ("ldap://ds1", None),
-        ("ldaps://ds1:636", None),
-        ("ldapi://%2Frun%2Fldapi", None),
-    ],
-)
-def test_a_port_of_the_other_scheme_is_told(uri: str, told: str | None) -> None:
-    found = list(doubts(search_job(uri)))
-    assert len(found) == (told is not None)
-    assert all(one.startswith(f"{uri}: {told}") for one in found)
 
 
 @pytest.mark.parametrize(("hold", "is_told"), [("10s", False), ("11s", True)])
@@ -264,11 +247,6 @@ STAGES = (
             {"stop_after": "15s"},
             "15s of them are measured; stop it later",
         ),
-        (
-            "duration: 33s",
-            {},
-            "rate holds for the rest; where that is meant, add {rate: 0/s",
-        ),
     ],
 )
 def test_stages_and_a_measure_phase_of_other_lengths(
@@ -279,50 +257,6 @@ def test_stages_and_a_measure_phase_of_other_lengths(
     assert said.removeprefix("16s") in warning
 
 
-@pytest.mark.parametrize("run", ["duration: 16s", "duration: 32s"])
+@pytest.mark.parametrize("run", ["duration: 16s", "duration: 33s"])
 def test_stages_that_fill_the_measure_phase_are_fine(run: str) -> None:
     assert list(doubts(staged(STAGES, run))) == []
-
-
-def test_a_warm_up_at_no_rate_is_told() -> None:
-    ramp = "stages: [{ramp_to: 80/s, for: 10s}]"
-    (warning,) = doubts(staged(ramp, "ramp_up: 1s, warm_up: 5s, duration: 10s"))
-    assert warning == (
-        "stream readers: its stages begin at 0/s, so nothing is sent in ramp_up and "
-        "warm_up; begin with {rate: 80/s, for: …}"
-    )
-    assert list(doubts(staged(ramp))) == []
-    assert list(doubts(staged(STAGES, "warm_up: 5s, duration: 16s"))) == []
-
-
-@pytest.mark.parametrize(
-    ("dn", "count", "is_short"),
-    [
-        ("cn=[1:50]", 51, True),
-        ("cn=[1:50]", 50, False),
-        ("cn=[50:1],ou=x", 51, True),
-        ("cn=[[a]][0:99x10%000]", 11, True),
-        ("cn=[0:99x10]", 10, False),
-        ("cn=[1:50][uuid]", 51, False),
-        ("cn=[1-50]", 51, False),
-    ],
-)
-@pytest.mark.parametrize("kind", ["add", "delete", "modify"])
-def test_a_counter_that_begins_again_is_told_where_an_entry_exists_once(
-    kind: str, dn: str, count: int, is_short: bool
-) -> None:
-    more = {"add": {"entry": {"cn": "a"}}, "modify": {"replace": {"cn": "a"}}}
-    body = json.dumps({"dn": dn, **more.get(kind, {})})
-    stream = f"""\
-name: counted
-targets: {{server: "ldap://127.0.0.1"}}
-run: {{duration: 10s}}
-streams:
-  - name: s
-    target: server
-    load: {{clients: 1}}
-    count: {count}
-    operations: [{{{kind}: {body}}}]
-"""
-    told = list(doubts(load_job_text(stream, file="few.yaml", base=None)))
-    assert len(told) == (is_short and kind != "modify"), told

@@ -9,7 +9,6 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.requests.template import PARENT
 from ldapslam.jobs.sampling import LIMIT_NS, sample_plans
-from ldapslam.jobs.scripts import Writes
 
 NO_SUCH_ATTRIBUTE = 16
 EACH = 7
@@ -36,14 +35,14 @@ streams:
 """
 
 
-def plans(operations: str, writes: Writes = Writes.NONE) -> list[AgentPlan]:
+def plans(operations: str) -> list[AgentPlan]:
     text = JOB.replace("OPERATIONS", operations)
     job = load_job_text(text, file="all.yaml", base=None)
-    return list(sample_plans(job, EACH, writes, unusable=["ldap://c"]))
+    return list(sample_plans(job, EACH, unusable=["ldap://c"]))
 
 
-def writers(operations: str, writes: Writes = Writes.NONE) -> tuple[StreamPlan, ...]:
-    return plans(operations, writes)[1].streams
+def writers(operations: str) -> tuple[StreamPlan, ...]:
+    return plans(operations)[1].streams
 
 
 def sent(streams: tuple[StreamPlan, ...]) -> list[tuple[str, bool]]:
@@ -75,16 +74,6 @@ def test_each_kind_of_session_is_sent_by_one_connection_to_each_server() -> None
         (("ldap://b",), sequence),
         (("ldap://d",), sequence),
     ]
-
-
-def test_streams_that_add_use_all_servers_at_once() -> None:
-    text = JOB.replace("target: supplier", "target: replica")
-    text = text.replace("OPERATIONS", f"[{ADD}, {{delete: {{of: add}}}}]")
-    job = load_job_text(text, file="all.yaml", base=None)
-    _, plan = sample_plans(job, EACH, Writes.OWN)
-    (stream,) = plan.streams
-    assert stream.uris == ("ldap://b", "ldap://c", "ldap://d")
-    assert stream.total_operations == 3 * 2 * EACH
 
 
 DN = 'dn: "uid=user.[0-9],dc=com"'
@@ -131,52 +120,24 @@ def test_an_add_is_rehearsed_on_its_parent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operations", "writes", "expected"),
+    ("operations", "expected"),
     [
         # nothing follows what later steps need done
         (
             f"[{{sequence: [{MODIFY}, {ADD}, {{search: {{base: dc=com}}}}]}}]",
-            Writes.NONE,
             [("modify", True), ("add", True)],
         ),
-        (
-            f"[{{sequence: [{MODIFY}, {ADD}, {{search: {{base: dc=com}}}}]}}]",
-            Writes.OWN,
-            [("modify", True), ("add", False), ("search", False)],
-        ),
         # what the stream adds is there only when it is sent
-        (f"[{ADD}, {{delete: {{of: add}}}}]", Writes.NONE, [("add", True)]),
-        (
-            f"[{ADD}, {{delete: {{of: add}}}}]",
-            Writes.OWN,
-            [("add", False), ("delete", False)],
-        ),
+        (f"[{ADD}, {{delete: {{of: add}}}}]", [("add", True)]),
         (
             "[{extended: {password_modify: {new: a}}}, {extended: {who_am_i: true}, "
             "name: who}]",
-            Writes.OWN,
             [("who", False)],
         ),
     ],
 )
-def test_what_is_sent(
-    operations: str, writes: Writes, expected: list[tuple[str, bool]]
-) -> None:
-    assert sent(writers(operations, writes)) == expected
-
-
-def test_nothing_is_added_to_a_servers_own_entries() -> None:
-    """An entry below cn=tasks,cn=config starts a task."""
-    task = ADD.replace("dc=com", "cn=tasks,cn=config")
-    both = f"[{task}, {ADD[:-1]}, name: other}}]"
-    assert sent(writers(both, Writes.OWN)) == [("other", True)]
-
-
-def test_what_is_added_is_cleaned_up_whatever_the_job_says() -> None:
-    kept = ADD.replace("entry:", "clean_up: false, entry:")
-    (stream,) = writers(f"[{kept}]", Writes.OWN)
-    assert stream.clean_up == (True,)
-    assert stream.operations[0].ledger_put >= 0
+def test_what_is_sent(operations: str, expected: list[tuple[str, bool]]) -> None:
+    assert sent(writers(operations)) == expected
 
 
 def test_controls_that_say_whose_entry_it_is_stay() -> None:

@@ -173,14 +173,13 @@ def test_an_empty_histogram_has_no_figures() -> None:
     assert Histogram.merge([pack(empty)]).total == 0
 
 
-@pytest.mark.parametrize(("row", "height", "width"), [(1, 1, 2), (-2, 1, 2), (0, 1, 1)])
-def test_a_table_without_the_row_or_column_of_a_bucket_is_refused(
-    row: int, height: int, width: int
-) -> None:
-    block = block_of([packed_of([1000, 3000])])
-    columns = block.used()[1]
-    with pytest.raises(ValueError, match="a row, a column or a bucket is missing"):
-        block.table(np.array([row]), height, columns, width)
+def test_a_table_adds_the_buckets_of_histograms_by_row() -> None:
+    packed = [packed_of(values_ns) for values_ns in ([1000, 3000], [3000], [5000])]
+    block = block_of(packed)
+    buckets, columns = block.used()
+    assert buckets.tolist() == [1, 3, 5]
+    table = block.table(np.array([1, 1, -1]), 2, columns, buckets.size)
+    assert table.tolist() == [[0, 0, 0], [1, 2, 0]]
 
 
 def test_a_value_above_one_hour_is_counted_never_clipped() -> None:
