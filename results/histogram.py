@@ -109,7 +109,7 @@ class Block:
         """Values by row and column: `rows` has the row of each histogram, -1 of one
         that is left out, `columns` the column of each bucket."""
         starts = np.repeat(rows * width, self.headers["n"].astype(np.intp))
-        # row -1 is the last one, which is cut off
+        # row -1 is the last row, which is cut off
         table = np.zeros((height + 1) * width, np.int64)
         places = starts + columns[self.indexes]
         np.add.at(table, places, self.counts.astype(np.int64))

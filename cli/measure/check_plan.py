@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in words: how long it takes, as whom, how much. Pure."""
+"""A job in words: its length, identities and load. Pure."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def _load_lines(job: Job) -> Iterator[str]:
 
 
 def _part_text(job: Job, stream: Stream, parts: int, index: int) -> Iterator[str]:
-    """Yield the most that a stream puts on one of its servers, or that one agent has of
-    it; nothing where it has no connections."""
+    """Yield the highest load of a stream on a server, or of an agent; nothing where it
+    has no connections."""
     total = stream.load.total_connections
     connections = share(total, parts, index)
     if not connections:
