@@ -38,6 +38,9 @@ from ldapslam.cli.console import (
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+# numpy's BLAS, which nothing here uses, would start threads when it is loaded, and a
+# process with threads must not fork.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
 class _Root(Commands):

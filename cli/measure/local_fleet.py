@@ -176,8 +176,8 @@ def _socket_named(path: Path, folder: Path) -> Iterator[None]:
 
 def _import_coordinator() -> None:
     """What the coordinator needs, and this process for the report."""
-    with one_blas_thread():
-        import numpy  # noqa: F401
+    import numpy  # noqa: F401
+
     import ldapslam.cli.serve.serve
     import ldapslam.coordinator.server  # noqa: F401
 
@@ -190,20 +190,6 @@ def _import_agent() -> None:
     import ldapslam.agent.engine.process  # noqa: F401
 
     gc.freeze()
-
-
-@contextlib.contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """numpy's BLAS, which nothing here uses, starts threads when it is loaded."""
-    name = "OPENBLAS_NUM_THREADS"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
 
 
 def _remove(spools: Path) -> None:

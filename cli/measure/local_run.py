@@ -26,7 +26,6 @@ from ldapslam.cli.measure.local_fleet import (
     LocalFleet,
     agent_names,
     local_fleet,
-    one_blas_thread,
 )
 from ldapslam.cli.options import FORMATS, RUNS_FOLDER, STORE_NAME
 from ldapslam.cli.progress import Progress
@@ -49,8 +48,7 @@ def run_locally(
     `metrics`: where Prometheus can read its figures."""
     if agents is not None:
         overrides = [*overrides, f"agents={{count: {agents}}}"]
-    with one_blas_thread():  # a job type of the user's may import numpy
-        job = source.load(overrides)
+    job = source.load(overrides)
     names = agent_names(job.agents, agents)
     outputs = _metrics_options(metrics)
     with _Results(out) as results:

@@ -17,7 +17,6 @@ from ldapslam.base.fault import Fault, expected, unknown
 from ldapslam.base.units import NS_PER_S, parse_rate
 from ldapslam.cli.command import command
 from ldapslam.cli.console import say
-from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
     RUNS_FOLDER,
     change_options,
@@ -106,20 +105,18 @@ def capacity_command(
     Loads are whole numbers, those of rates per second.
     """
     # runs are forked from here: no threads before them
-    with one_blas_thread():
-        from ldapslam.jobs.doubts import doubts
-        from ldapslam.jobs.load import load_job
-        from ldapslam.studies.capacity import Range, rates_of, short_runs
-        from ldapslam.studies.runner import alone_in
+    from ldapslam.jobs.doubts import doubts
+    from ldapslam.jobs.load import load_job
+    from ldapslam.studies.capacity import Range, rates_of, short_runs
+    from ldapslam.studies.runner import alone_in
 
     if thresholds := [one for joined in objectives for one in joined]:
         overrides = (*overrides, f"thresholds={json.dumps(thresholds)}")
-    with one_blas_thread():
-        raised = _load(load, job_file, overrides)
-        bounds = _bounds(raised, {"--from": lowest, "--to": highest})
-        job, at_highest = (
-            load_job(job_file, (*overrides, raised.override(one))) for one in bounds
-        )
+    raised = _load(load, job_file, overrides)
+    bounds = _bounds(raised, {"--from": lowest, "--to": highest})
+    job, at_highest = (
+        load_job(job_file, (*overrides, raised.override(one))) for one in bounds
+    )
     limits = Range(*bounds, precision)
     rates = rates_of(limits, job, at_highest)
     for doubt in (*doubts(job), *short_runs(job)):

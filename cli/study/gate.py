@@ -16,7 +16,6 @@ from ldapslam.base.fault import Fault
 from ldapslam.base.units import NS_PER_S, parse_duration
 from ldapslam.cli.command import command
 from ldapslam.cli.console import say
-from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.measure.run import agents_option
 from ldapslam.cli.options import (
     FILE,
@@ -152,58 +151,56 @@ def gate_command(
             "hint: `ldapslam results baseline` makes one of runs that were good"
         )
         return ExitCode.NO_BASELINE
-    with one_blas_thread():  # the fleet is forked from here: no threads before it
-        from ldapslam.cli.study.gate_length import fitted
-        from ldapslam.studies.baseline import load_baseline
-        from ldapslam.studies.gate import LEAVABLE_METRICS, NEW, OLD, Gate
-        from ldapslam.studies.labs import check_lab
+    from ldapslam.cli.study.gate_length import fitted
+    from ldapslam.studies.baseline import load_baseline
+    from ldapslam.studies.gate import LEAVABLE_METRICS, NEW, OLD, Gate
+    from ldapslam.studies.labs import check_lab
 
-        chosen, tolerated = _criteria(metrics, tolerances)
-        leavable = () if metrics else LEAVABLE_METRICS
-        given = _given(old, new, is_aa=is_aa, has_baseline=baseline is not None)
-        if agents is not None:
-            overrides = (*overrides, f"agents={{count: {agents}}}")
-        sides = _sides(given, job_file, overrides, lab, entries)
-        if len(sides) == 2 and not is_aa and sides[OLD].identity == sides[NEW].identity:
-            raise ConfigError(
-                "the old side and the new one are the same",
-                hint="say with --old and --new what differs, or give --aa or "
-                "--baseline",
-            )
-        job = sides[NEW].job
-        _check_metrics(job, chosen)
-        sides, shortened = fitted(sides, limit_ns)
-        notes = [shortened] if shortened else []
-        for one in sides.values():
-            if one.lab is not None:
-                check_lab(one.lab, one.point, one.job)
-        kept = None if baseline is None else load_baseline(baseline)
-        left_out: Sequence[Key] = ()
-        if kept is not None:
-            missing = list(kept.missing(chosen))
-            left_out = [key for key in missing if key[1].name in leavable]
-            _check_missing([key for key in missing if key not in left_out], chosen)
-            if not allow_differences:
-                _check_baseline(kept, sides[NEW])
-        notes += [
-            f"{metric.words} of {title} is not judged: not all runs of the baseline "
-            "have it."
-            for title, metric in left_out
-        ]
-        for note in notes:
-            say(note)
-        # slow to load: after all that can be refused
-        from ldapslam.cli.study.gate_making import AGAINST_ITSELF, NO_REHEARSAL, Making
-        from ldapslam.cli.study.gate_runs import Runs
-        from ldapslam.results.records import utc_text
-        from ldapslam.studies.gate_report import (
-            REHEARSED,
-            TO_TELL,
-            GateAnswer,
-            gate_document,
-            gate_json,
-            write_gate,
+    chosen, tolerated = _criteria(metrics, tolerances)
+    leavable = () if metrics else LEAVABLE_METRICS
+    given = _given(old, new, is_aa=is_aa, has_baseline=baseline is not None)
+    if agents is not None:
+        overrides = (*overrides, f"agents={{count: {agents}}}")
+    sides = _sides(given, job_file, overrides, lab, entries)
+    if len(sides) == 2 and not is_aa and sides[OLD].identity == sides[NEW].identity:
+        raise ConfigError(
+            "the old side and the new one are the same",
+            hint="say with --old and --new what differs, or give --aa or --baseline",
         )
+    job = sides[NEW].job
+    _check_metrics(job, chosen)
+    sides, shortened = fitted(sides, limit_ns)
+    notes = [shortened] if shortened else []
+    for one in sides.values():
+        if one.lab is not None:
+            check_lab(one.lab, one.point, one.job)
+    kept = None if baseline is None else load_baseline(baseline)
+    left_out: Sequence[Key] = ()
+    if kept is not None:
+        missing = list(kept.missing(chosen))
+        left_out = [key for key in missing if key[1].name in leavable]
+        _check_missing([key for key in missing if key not in left_out], chosen)
+        if not allow_differences:
+            _check_baseline(kept, sides[NEW])
+    notes += [
+        f"{metric.words} of {title} is not judged: not all runs of the baseline "
+        "have it."
+        for title, metric in left_out
+    ]
+    for note in notes:
+        say(note)
+    # slow to load: after all that can be refused
+    from ldapslam.cli.study.gate_making import AGAINST_ITSELF, NO_REHEARSAL, Making
+    from ldapslam.cli.study.gate_runs import Runs
+    from ldapslam.results.records import utc_text
+    from ldapslam.studies.gate_report import (
+        REHEARSED,
+        TO_TELL,
+        GateAnswer,
+        gate_document,
+        gate_json,
+        write_gate,
+    )
 
     begun_utc = datetime.now(UTC)
     at = begun_utc.strftime("%Y%m%dT%H%M%S")

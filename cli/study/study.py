@@ -15,7 +15,6 @@ from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import format_duration
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put, say
-from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
     FILE,
     RUNS_FOLDER,
@@ -82,23 +81,20 @@ def study_command(
     has a folder with its own report.
     """
     # runs are forked from here: no threads before them
-    with one_blas_thread():
-        from ldapslam.jobs.reading.variables import override_of
-        from ldapslam.studies.figures import check_figures
-        from ldapslam.studies.points import check_points, load_points, turns_of
-        from ldapslam.studies.runner import alone_in
-        from ldapslam.studies.study_file import load_study
+    from ldapslam.jobs.reading.variables import override_of
+    from ldapslam.studies.figures import check_figures
+    from ldapslam.studies.points import check_points, load_points, turns_of
+    from ldapslam.studies.runner import alone_in
+    from ldapslam.studies.study_file import load_study
 
-        given = [override_of(*one) for one in variables]
-        study = load_study(file, [*changes, *given], in_lab=in_lab)
-        points = load_points(study, file)
-        if in_lab and study.lab is not None:
-            from ldapslam.studies.labs import with_users
+    given = [override_of(*one) for one in variables]
+    study = load_study(file, [*changes, *given], in_lab=in_lab)
+    points = load_points(study, file)
+    if in_lab and study.lab is not None:
+        from ldapslam.studies.labs import with_users
 
-            points = [
-                with_users(one, file.parent / one.job, study.lab) for one in points
-            ]
-        jobs = _jobs(file, points)
+        points = [with_users(one, file.parent / one.job, study.lab) for one in points]
+    jobs = _jobs(file, points)
     _check_lab(study, in_lab, coordinator)
     check_points(points, in_lab=in_lab)
     if study.table is not None:

@@ -32,6 +32,8 @@ import sys
 from ldapslam.base.process import has_threads
 from ldapslam.cli import main
 code = main.run(sys.argv[1:])
+# what reads the results of a run
+import scipy.special, ldapslam.reports.digest
 print(code, has_threads())
 """
 
@@ -40,11 +42,10 @@ print(code, has_threads())
     ("arguments", "code"),
     [
         ("study study.yaml --plan", 0),
-        # refused, once all has been imported
         ("capacity job.yaml --load clients --from 9 --to 1", 2),
     ],
 )
-def test_there_are_no_threads_before_the_first_run(
+def test_there_are_no_threads_when_a_run_begins(
     tmp_path: Path, arguments: str, code: int
 ) -> None:
     """BLAS starts some when numpy is imported with more than one processor."""
