@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from datetime import datetime
 from functools import lru_cache
@@ -30,6 +30,7 @@ from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.transport.codec import CallEnded, status_of
 from ldapslam.transport.messages import ProtocolError, checked
 from ldapslam.transport.pki.certificate import Identity, identity_of
+from ldapslam.transport.pki.chain import issuers_in
 from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
@@ -265,18 +266,7 @@ def _identity_of(pem: bytes, chain: bytes) -> Identity:
         others = x509.load_pem_x509_certificates(chain) if chain else []
     except ValueError as error:
         raise AccessRefused("the certificate cannot be read") from error
-    return identity_of(certificate, _issuers(certificate, others))
-
-
-def _issuers(
-    certificate: x509.Certificate, others: Sequence[x509.Certificate]
-) -> Iterator[x509.Certificate]:
-    """The certificates through which it may have been issued, by their names."""
-    wanted, remaining = {certificate.issuer}, list(others)
-    while issuers := [other for other in remaining if other.subject in wanted]:
-        remaining = [other for other in remaining if other not in issuers]
-        wanted = {issuer.issuer for issuer in issuers}
-        yield from issuers
+    return identity_of(certificate, issuers_in(certificate, others))
 
 
 def _peer(context: Context) -> str:

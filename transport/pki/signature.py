@@ -18,12 +18,6 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.x509.verification import (
-    ExtensionPolicy,
-    PolicyBuilder,
-    Store,
-    VerificationError,
-)
 
 from ldapslam.base.errors import AccessRefused, ConfigError
 from ldapslam.transport.pki.certificate import (
@@ -34,6 +28,7 @@ from ldapslam.transport.pki.certificate import (
     read_any_key,
     read_certificates,
 )
+from ldapslam.transport.pki.chain import leads_to
 
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), hashes.SHA256.digest_size)
 _MAKE_ANEW = "it was not made by a coordinator of this fleet, or changed since"
@@ -79,7 +74,7 @@ def check(
             hint=_MAKE_ANEW,
         )
     identity.check_time(signed_utc)
-    if authorities and not _leads_to(certificates, authorities, signed_utc):
+    if authorities and not leads_to(certificates, authorities, signed_utc):
         raise AccessRefused(
             f"the certificate of {identity.name!r} is of another authority",
             hint="give the ca.pem of the authority that issued it; where others are in "
@@ -88,32 +83,6 @@ def check(
     if not _is_valid(content, signature, certificate):
         raise AccessRefused("the signature is not one of this content", hint=_MAKE_ANEW)
     return identity
-
-
-def _leads_to(
-    certificates: Sequence[x509.Certificate],
-    authorities: Sequence[x509.Certificate],
-    at_utc: datetime,
-) -> bool:
-    """Whether one of the authorities issued the first certificate, itself or through
-    some of the others (RFC 5280, section 6)."""
-    verifier = (
-        PolicyBuilder()
-        .store(Store(list(authorities)))
-        .time(at_utc)
-        .extension_policies(
-            ca_policy=ExtensionPolicy.webpki_defaults_ca(),
-            # `identity_of` has read its role
-            ee_policy=ExtensionPolicy.permit_all(),
-        )
-        .build_client_verifier()
-    )
-    first, *others = certificates
-    try:
-        verifier.verify(first, others)
-    except VerificationError:
-        return False
-    return True
 
 
 def _certificates(signature: Mapping[str, Any]) -> list[x509.Certificate]:

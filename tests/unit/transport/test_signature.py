@@ -158,8 +158,8 @@ def _too_long(top: Issuer) -> list[Issuer]:
 
 
 def _constrained(top: Issuer) -> list[Issuer]:
-    names = x509.NameConstraints([x509.UniformResourceIdentifier(".com")], None)
-    return [top.issuer("for .com", None, names)]
+    names = x509.NameConstraints([x509.DNSName("example.com")], None)
+    return [top.issuer("for example.com", None, names)]
 
 
 def _for_mail(top: Issuer) -> list[Issuer]:
