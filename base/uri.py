@@ -59,9 +59,21 @@ def server_of(uri: str) -> str:
     found = _HOST_PORT.fullmatch(rest.removesuffix("/"))
     if found is None:
         return uri
-    host = canonical_host(unquote(found[1]).strip("[]").lower().removesuffix("."))
+    host = host_of(uri)
     port = int(found[2] or DEFAULT_PORTS.get(scheme, 0))
     return host if port in DEFAULT_PORTS.values() else f"{host} port {port}"
+
+
+def host_of(uri: str) -> str:
+    """Return the same text for all URIs with one host by their looks; a Unix socket is
+    on localhost. A text that is no URI is returned as it is."""
+    scheme, _, rest = uri.partition("://")
+    if scheme == "ldapi":
+        return "localhost"
+    found = _HOST_PORT.fullmatch(rest.removesuffix("/"))
+    if found is None:
+        return uri
+    return canonical_host(unquote(found[1]).strip("[]").lower().removesuffix("."))
 
 
 def socket_path(uri: str) -> str:

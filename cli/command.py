@@ -115,10 +115,11 @@ class Command(CommonOptions):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give -o that stands before the command to its own option, if it has one."""
-        output = ctx.ensure_object(Invocation).output
+        invocation = ctx.ensure_object(Invocation)
         has_own = not any(_COMMON[0] is one for one in self.params)
-        if output is not None and has_own:
-            args = ["-o", output, *args]
+        if invocation.output is not None and has_own:
+            args = ["-o", invocation.output, *args]
+            invocation.output = None
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -8,15 +8,15 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import click
 
-from ldapslam.base.errors import ConfigErrors, JobErrors, LdapSlamError
-from ldapslam.base.files import errors_of
+from ldapslam.base.errors import ConfigError, ConfigErrors, JobErrors, LdapSlamError
+from ldapslam.base.files import errors_of, part_of
 from ldapslam.base.inert import inert
 from ldapslam.base.log_format import is_json
 
@@ -53,10 +53,34 @@ class Invocation:
         level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(self.verbosity, 2)]
         logging.basicConfig(level=level, format=_LOG_FORMAT)
         if self.output not in (None, "-"):
-            path = Path(self.output)
-            with errors_of(path):
-                file = self._exits.enter_context(path.open("w", encoding="utf-8"))
-            self._exits.enter_context(contextlib.redirect_stdout(file))
+            self.write_to(Path(self.output))
+
+    def write_to(self, path: Path) -> None:
+        """Send stdout to a file, whose old content goes at the end; ConfigError."""
+        self._exits.enter_context(_stdout_to(path))
+
+
+@contextlib.contextmanager
+def _stdout_to(path: Path) -> Iterator[None]:
+    """Write to a file beside it first, so that a command can read what it replaces, and
+    one that prints nothing replaces nothing. A device or FIFO is written itself."""
+    is_special = path.exists() and not path.is_file()
+    part = path if is_special else part_of(path)
+    with errors_of(path), part.open("w", encoding="utf-8") as file:
+        try:
+            with contextlib.redirect_stdout(file):
+                yield
+            file.flush()
+            if file.tell() and not is_special:
+                os.replace(part, path)
+        finally:
+            if not is_special:
+                part.unlink(missing_ok=True)
+
+
+def write_output_to(path: Path) -> None:
+    """Send what the command prints to a file; ConfigError."""
+    _invocation().write_to(path)
 
 
 def say(text: str) -> None:
@@ -103,6 +127,10 @@ def put(text: str, *, is_styled: bool = False) -> None:
         # Its reader has gone, as in `ldapslam list | head -1`: no fault of the command,
         # whose exit code stays its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        raise ConfigError(
+            f"the output cannot be written: {error.strerror}", hint="is the disk full?"
+        ) from error
 
 
 def put_json(document: Any) -> None:
@@ -124,6 +152,11 @@ def put_result(
         put(line)
     if said:
         say(said)
+
+
+def put_text(text: str) -> None:
+    """Print a text; with --json, a document that has it."""
+    put_result({"text": text}, [text.rstrip("\n")])
 
 
 def complain(error: LdapSlamError) -> None:

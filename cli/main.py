@@ -22,7 +22,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from ldapslam import __version__
-from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
+from ldapslam.base.errors import EXIT_CODE_MEANING, ConfigError, ExitCode, LdapSlamError
 from ldapslam.base.log_format import is_json, without_passwords
 from ldapslam.cli.command_tree import COMMANDS, Commands
 from ldapslam.cli.console import (
@@ -126,8 +126,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     # The commands that serve put handlers of their own in its place.
     signal.signal(signal.SIGTERM, _interrupt)
     words = tuple(sys.argv[1:] if arguments is None else arguments)
-    with Invocation(words) as invocation:
-        return _invoke(arguments, invocation)
+    try:
+        with Invocation(words) as invocation:
+            return _invoke(arguments, invocation)
+    except ConfigError as error:  # the file of -o could not be written to its end
+        complain(error)
+        return exit_code_of(error)
 
 
 def _invoke(arguments: Sequence[str] | None, invocation: Invocation) -> int:
@@ -161,6 +165,8 @@ def _invoke(arguments: Sequence[str] | None, invocation: Invocation) -> int:
                 what += "is there."
             error = click.UsageError(what, error.ctx)
         error.show()
+        if invocation.json:
+            put_json(error_document(ConfigError(error.format_message())))
         return ExitCode.USAGE
     except click.Abort:
         raise KeyboardInterrupt from None

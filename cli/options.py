@@ -31,7 +31,18 @@ SOCKET_NAME = "coordinator"
 #: Formats of a report, in the order in which they are made.
 FORMATS = ("html", "pdf", "text", "json", "csv", "hlog")
 FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class _Folder(click.Path):
+    """A folder; stdout, which is one file, is none."""
+
+    def convert(self, value: Any, *context: Any) -> Any:
+        if value == "-":
+            self.fail("a folder is needed: stdout takes one file", *context)
+        return super().convert(value, *context)
+
+
+FOLDER = _Folder(path_type=Path, file_okay=False)
 
 
 def option(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.yaml_text import tree_lines
-from ldapslam.cli.console import put, say
+from ldapslam.cli.console import put_text, say, write_output_to
 from ldapslam.jobs.doubts import doubts
 from ldapslam.jobs.load import changed_tree, job_text, load_job
 from ldapslam.jobs.model import Job
@@ -111,8 +111,12 @@ class JobFile:
 JobSource: TypeAlias = "JobFile | ComposedJob"
 
 
-def print_job(source: JobSource, overrides: Sequence[str]) -> ExitCode:
-    """What --print-job does: the job that would run, checked, on stdout."""
+def print_job(
+    source: JobSource, overrides: Sequence[str], out: Path | None
+) -> ExitCode:
+    """Print the job that would run, checked, or write it to a file."""
     say_doubts(source.load(overrides), set())
-    put(source.printed(overrides))
+    if out is not None:
+        write_output_to(out)
+    put_text(source.printed(overrides))
     return ExitCode.PASS

@@ -71,7 +71,7 @@ _BY_ITSELF = "the server goes on with an import that it has begun"
 @option(
     "--offline",
     "Not by adds: slapadd (OpenLDAP) and ldif2db (389-DS) while the server does"
-    " not run, with --config; import-task: a 389-DS that runs reads FILE "
+    " not run, with --server-config; import-task: a 389-DS that runs reads FILE "
     "itself. The two of 389-DS replace all entries of the back end.",
     type=click.Choice(tuple(_OFFLINE)),
 )
@@ -176,8 +176,9 @@ def _put_load(result: LoadResult, rejects: Path) -> None:
         "stopped_by": result.stopped_by,
         "seconds": round(result.seconds, 3),
         "added_per_s": round(_rate(result.added, result.seconds), 1),
-        **_fingerprint_document(total),
     }
+    if not result.present and not result.rejected:
+        document |= _fingerprint_document(total)
     lines = [_counts(result) + (f": {rejects}" if result.rejected else "")]
     if result.present:
         lines.append(

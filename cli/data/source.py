@@ -85,7 +85,7 @@ def _local_tree(
         wanted = Generation(source, entries=entries, seed=seed)
         tree = template_tree(wanted, base or "")
     elif entries is not None:
-        raise click.UsageError("-n is for a template")
+        raise click.UsageError("--entries is for a template")
     else:
         tree = ldif_tree(path, base or "")
     return tree.below_first() if base is None else (tree, base)

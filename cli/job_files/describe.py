@@ -10,7 +10,7 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
-from ldapslam.cli.console import put, put_json, wants_json
+from ldapslam.cli.console import put, put_json, put_text, wants_json
 from ldapslam.cli.options import option
 
 _SCHEMAS = ("job", "study", "result")
@@ -47,11 +47,8 @@ def describe_command(name: str | None, schema: str | None) -> ExitCode:
             raise click.UsageError("--schema stands in place of NAME")
         put(_schema_text(schema).rstrip("\n"))
     elif name is not None:
-        text = (_study_text() if name == "study" else describe(name)).rstrip("\n")
-        if wants_json():
-            put_json({"name": name, "text": text})
-        else:
-            put(text)
+        text = _study_text() if name == "study" else describe(name)
+        put_text(text)
     elif wants_json():
         put_json(_overview())
     else:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
-from ldapslam.cli.console import put, say
+from ldapslam.cli.console import put_result, put_text, say
 from ldapslam.cli.job_files.examples import COMMANDS, example_named, write_example
 from ldapslam.cli.measure.quick_options import (
     connection_options,
@@ -125,9 +125,9 @@ def _copy_example(name: str, output: Path | None) -> ExitCode:
         raise click.UsageError(f"{name!r} is a file: --log takes the files of a log")
     example = example_named(name)
     if output is None:
-        put(example.read_text("utf-8").rstrip())
+        put_text(example.read_text("utf-8"))
         return ExitCode.PASS
-    for path in dict.fromkeys(write_example(example, output)):
-        put(str(path))
+    paths = [str(path) for path in dict.fromkeys(write_example(example, output))]
+    put_result({"files": paths}, paths)
     say(f"next: ldapslam {COMMANDS[example.parent.name]} {output}")
     return ExitCode.PASS

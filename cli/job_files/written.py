@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import write_private
-from ldapslam.cli.console import put
+from ldapslam.cli.console import put_result, put_text
 
 
 def job_name(output: Path | None, default: str) -> str:
@@ -40,7 +40,7 @@ def write_job(output: Path | None, text: str, files: Mapping[str, bytes]) -> Non
     for name, content in files.items():
         write_private(folder / name, content)
     if output is None:
-        put(text.rstrip("\n"))
+        put_text(text)
     else:
         write_private(output, text.encode())
-        put(str(output))
+        put_result({"files": [str(output), *map(str, paths[:-1])]}, [str(output)])

@@ -41,7 +41,7 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
         "`ldapslam run` takes this file; `ldapslam describe` explains it.",
     )
     if given["print_job"]:
-        return print_job(job, overrides)
+        return print_job(job, overrides, given["out"])
     from ldapslam.cli.measure.local_run import run_locally
 
     return run_locally(job, given["agents"], overrides, given["out"])

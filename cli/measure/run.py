@@ -98,7 +98,7 @@ def run_command(
     source = submission.JobFile(job_file)
     overrides = load.overrides(source, overrides)
     if print_job:
-        return submission.print_job(source, overrides)
+        return submission.print_job(source, overrides, out)
     from ldapslam.cli.measure.local_run import run_locally
 
     return run_locally(

@@ -16,7 +16,7 @@ from ldapslam.base.fault import Fault
 from ldapslam.base.files import state_folder, write_private
 from ldapslam.base.time_zone import clock_text
 from ldapslam.cli.command import command
-from ldapslam.cli.console import put, put_result, say
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import FILE, FOLDER, Decorator, option
 from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
 from ldapslam.transport.pki.authority import (
@@ -78,6 +78,7 @@ _name_argument = click.argument("name", metavar="NAME")
 def init_command(folder: Path, name: str, lifetime: timedelta) -> None:
     """Make a certificate authority."""
     Authority.create(folder, name, lifetime)
+    put_result({"name": name, "folder": str(folder)})
     say(f"certificate authority {name!r} in {folder}")
     say("next: ldapslam fleet pki issue --role coordinator --name coordinator --host …")
 
@@ -125,7 +126,7 @@ def issue_command(
     else:
         path = authority.issue(name, Role(role), hosts, lifetime)
         say(f"{role} {name!r}, only for its host and its user:")
-    put(str(path))
+    put_result({"name": name, "folder": str(path)}, [str(path)])
 
 
 @command("revoke")
@@ -135,6 +136,7 @@ def revoke_command(name: str, folder: Path) -> None:
     """Revoke NAME's certificates; a coordinator with --pki refuses them at once."""
     authority = Authority(folder)
     count = authority.revoke(name)
+    put_result({"name": name, "revoked": count})
     say(f"{name!r}: {count} certificates or tokens revoked")
     say(f"a coordinator with --tls-crl needs the new {authority.revoked_file}")
 
@@ -221,6 +223,6 @@ def token_command(
     text = Authority(folder).token(name, Role(role), lifetime, enrol or "").text()
     say(f"for {role} {name!r}, good once, for {lifetime}; keep it to yourself")
     if out is None:
-        put(text)
+        put_result({"name": name, "token": text}, [text])
     else:
         write_private(out, f"{text}\n".encode())

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ldapslam.base.uri import host_of
 from ldapslam.jobs.fields.thresholds import (
     READING_STATISTICS,
     UNIT_NAMES,
@@ -65,7 +66,7 @@ def _cpu_per_operation_us(
     if monitor.facts.get("kind") not in ("host", "process"):
         return None
     busy_s, every_s = cpu_seconds(monitor.means)
-    per_s = _operations_per_s(_servers_of(monitor), evidence)
+    per_s = _operations_per_s(_servers_of(monitor, evidence), evidence)
     if not every_s or not per_s.value:
         return None
     busy_us = busy_s * 1e6
@@ -260,9 +261,16 @@ def _mean_interval(one: MetricSummary, evidence: Evidence) -> Estimate | None:
     )
 
 
-def _servers_of(monitor: MonitorSummary) -> set[str]:
+def _servers_of(monitor: MonitorSummary, evidence: Evidence) -> set[str]:
+    """Return the servers that a monitor's CPU time is spent for; those of a host are
+    all servers of the run on it."""
     serves = monitor.facts.get("serves") or {}
-    return {uri for uris in serves.values() for uri in uris}
+    servers = {uri for uris in serves.values() for uri in uris}
+    if monitor.facts.get("kind") == "host":
+        hosts = {host_of(uri) for uri in servers}
+        planned = (uri for one in evidence.run.plan.streams for uri in one.uris)
+        servers |= {uri for uri in planned if host_of(uri) in hosts}
+    return servers
 
 
 def stretches(

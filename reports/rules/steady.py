@@ -25,6 +25,8 @@ from ldapslam.reports.rules.lines import block_medians, theil_sen
 from ldapslam.reports.rules.steps import LEAST_SHIFT, step_places
 
 LEAST_POINTS = 10
+#: Fewer show a large change, but that none is found in them means little.
+LEAST_STEADY_POINTS = 20
 #: The share of runs without any change in which an operation is called unsteady.
 FALSE_ALARMS = 0.05
 BLOCKS = 60
@@ -81,8 +83,10 @@ def _finding(key: tuple[str, str], medians: Floats, limit: float) -> Steady:
     if count < LEAST_POINTS or _lowest_p(blocks.size) > limit:
         return Steady(*key, count)
     changes = [*_steps(blocks, limit)] or [*_drift(blocks, limit)]
+    if not changes:
+        return Steady(*key, count, is_steady=count >= LEAST_STEADY_POINTS or None)
     text = f"{'.'.join(key)}: the median response time is {'; '.join(changes)}"
-    return Steady(*key, count, is_steady=not changes, text=text if changes else "")
+    return Steady(*key, count, is_steady=False, text=text)
 
 
 def _lowest_p(blocks: int) -> float:

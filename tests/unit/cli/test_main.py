@@ -195,6 +195,38 @@ def test_with_json_an_error_is_the_document_on_stdout(
     assert json.loads(captured.out)["error"]["hint"] == "right"
 
 
+def test_with_json_wrong_usage_is_a_document_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["--json", "list", "--nonsense"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 2
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_an_output_is_written_once_and_may_be_what_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_before: bool
+) -> None:
+    """By commands with an option of their own for it, and by others."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(output: str, *words: str) -> int:
+        option = ["-o", output]
+        return main.run([*option, *words] if is_before else [*words, *option])
+
+    assert run("job.yaml", "new", "search") == 0
+    job = Path("job.yaml").read_text()
+    assert "\nstreams:" in job
+    assert run("job.yaml", "check", "nothing.yaml") == 2
+    assert Path("job.yaml").read_text() == job
+    assert run("same.yaml", "run", "job.yaml", "--print-job") == 0
+    assert "streams:" in Path("same.yaml").read_text()
+    assert run("job.yaml", "check", "job.yaml", "--offline") == 0
+    assert "streams:" not in Path("job.yaml").read_text()
+    assert run("/dev/full", "describe", "load") == 2
+    assert run("-", "report", "latest") == 2
+    assert sorted(os.listdir()) == ["job.yaml", "same.yaml"]
+
+
 def test_sigterm_interrupts_like_ctrl_c(ending: Callable[..., int]) -> None:
     def end() -> None:
         signal.raise_signal(signal.SIGTERM)

@@ -1021,6 +1021,16 @@ def test_cpu_per_operation_is_of_the_operations_at_a_monitors_servers() -> None:
     assert shown["host 1"]["cpu_per_operation_us"]["value"] == 15000
 
 
+def test_cpu_per_operation_of_a_host_is_of_all_servers_on_it() -> None:
+    """1.5 cores for 500 requests a second, at the monitor's server and at another."""
+    found = summary_of(
+        change=more(servers={"ldap://a": (0.2, 1), "ldap://a:1389": (0.8, 1)}),
+        add=of_monitors(BUSY),
+        stream={"uris": ["ldap://a", "ldap://a:1389"]},
+    )
+    assert found.monitors[0].cpu_per_operation_us == pytest.approx((3000, 3000, 3000))
+
+
 def test_cpu_per_operation_has_the_range_of_its_operations() -> None:
     def fewer(second: int, found: Times) -> Times:
         kept = slice(500 - 100 * (second % 3))

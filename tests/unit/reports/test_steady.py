@@ -86,6 +86,14 @@ def test_nothing_is_said_where_no_change_could_be_told_from_chance() -> None:
     assert {one.is_steady for one in findings(*[medians] * 6)} == {None}
 
 
+@pytest.mark.parametrize(("points", "is_steady"), [(19, None), (20, True)])
+def test_few_points_without_a_change_are_no_evidence_of_a_steady_state(
+    points: int, is_steady: bool | None
+) -> None:
+    [found] = findings(np.tile([1.0, 1.01], points)[:points])
+    assert found.is_steady is is_steady
+
+
 def test_points_without_a_median_or_outside_the_phase_do_not_count() -> None:
     medians = [9.0] * 20 + [None, 1.0] * 20
     [found] = findings(medians, warm_up=20)
