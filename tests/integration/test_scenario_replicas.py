@@ -37,7 +37,7 @@ def settings(lab: Lab, own: list[str]) -> list[str]:
         f"targets.replica2={second}",
         f"targets.replica3={second}",
         f"bind.password={{file: {lab.admin_password_file}}}",
-        *("vars.users=1000", "vars.think_time=5ms", "vars.agents=2"),
+        *("vars.users=1000", "vars.think_time=5ms", "agents.count=2"),
         *("run.duration=2s", "run.ramp_up=200ms", "run.warm_up=300ms"),
         "run.interval=500ms",
         "monitors=[{directory: supplier}, {directory: replica1}, "

@@ -22,7 +22,7 @@ from support.lab import Lab
 
 STUDIES = Path(__file__).parents[2] / "configs" / "studies"
 #: Other tests take their share of the host: that is not what these are about.
-BUSY_HOST = "fields={validity: {disturbed_intervals: 100%, send_lag_share: 100%}}"
+BUSY_HOST = "fields.validity={disturbed_intervals: 100%, send_lag_share: 100%}"
 CACHE = "cn=userRoot,cn=ldbm database,cn=plugins,cn=config"
 
 
