@@ -10,7 +10,8 @@ LdapSlamError
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
                            TargetNotAllowed PopulationMismatch
   RunError                 RunAborted
-  StoreError               NoStore RunNotFound OtherSchema StoreBusy StoreFull
+  StoreError               NoStore RunNotFound AmbiguousRun OtherSchema StoreBusy
+                           StoreFull
   ReportError
   EngineError              a broken invariant of the C engine; never expected
 
@@ -386,6 +387,25 @@ class RunNotFound(StoreError):
             f"no run {run_id!r}", hint=hint or "`ldapslam list` shows the runs"
         )
         self.run_id = run_id
+
+
+#: Runs that a hint lists.
+_SHOWN_RUNS = 10
+
+
+class AmbiguousRun(StoreError):
+    """Several runs have ids that begin with what was given."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, run_id: str, run_ids: Sequence[str]) -> None:
+        more = ", …" * (len(run_ids) > _SHOWN_RUNS)
+        super().__init__(
+            f"run {run_id!r} is ambiguous: {len(run_ids)} runs begin with it",
+            hint=f"name one of them: {', '.join(run_ids[:_SHOWN_RUNS])}{more}",
+        )
+        self.run_id = run_id
+        self.run_ids = run_ids
 
 
 class OtherSchema(StoreError):

@@ -54,7 +54,8 @@ class SecretRef:
         except OSError as error:
             raise ConfigError(
                 f"the secret {self} cannot be read: {error.strerror}",
-                hint="the file must be readable by the agent, on the agent's host",
+                hint="the file must be readable by this user, or by the agent where "
+                "another host sends the load",
             ) from error
         if len(content) > MAX_SECRET_BYTES:
             raise ConfigError(

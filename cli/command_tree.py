@@ -18,6 +18,8 @@ from ldapslam.base.fault import closest
 from ldapslam.cli.command import CommonOptions
 
 _PACKAGE = "ldapslam.cli"
+#: Commands of other groups in the answer to an unknown command.
+_MOST_OTHERS = 2
 
 
 class Entry(NamedTuple):
@@ -104,7 +106,8 @@ _SCHEDULE = {
 _PKI = {
     "init": Entry("Make a certificate authority.", "serve.pki"),
     "issue": Entry(
-        "Make a key and a certificate, or renew one; print their folder, for --tls.",
+        "Make a key and a certificate, or renew one; print the folder for "
+        "`agent --tls`.",
         "serve.pki",
     ),
     "list": Entry("List the certificates with their expiry.", "serve.pki"),
@@ -324,15 +327,18 @@ class Commands(CommonOptions, click.Group):
 
 
 def _hint(word: str, group: str, entries: Mapping[str, Entry]) -> str:
-    """The command of the group that the word resembles, else one of another group."""
-    meant = closest(word, list(entries))
-    paths = [f"{group} {meant}"] if meant else []
-    if not paths:
-        everywhere = list(_paths(COMMANDS.values(), group.partition(" ")[0]))
-        meant = closest(word, [path.rpartition(" ")[2] for path in everywhere])
-        paths = [path for path in everywhere if path.rpartition(" ")[2] == meant]
-    names = " or ".join(f"`{path}`" for path in paths)
-    return f": did you mean {names}?" if names else ""
+    """Return the command of the group that the word resembles; else the commands of the
+    group, and at most two of other groups that the word resembles."""
+    if meant := closest(word, list(entries)):
+        return f": did you mean `{group} {meant}`?"
+    root, _, subgroup = group.partition(" ")
+    own = f"`{group}` has {', '.join(entries)}" if subgroup else ""
+    everywhere = list(_paths(COMMANDS.values(), root))
+    meant = closest(word, [path.rpartition(" ")[2] for path in everywhere])
+    others = [path for path in everywhere if path.rpartition(" ")[2] == meant]
+    names = " or ".join(f"`{path}`" for path in others[:_MOST_OTHERS])
+    texts = filter(None, (own, names and f"did you mean {names}?"))
+    return "".join(f"{mark} {text}" for mark, text in zip(":;", texts, strict=False))
 
 
 def _paths(groups: Iterable[Mapping[str, Entry]], prefix: str) -> Iterator[str]:

@@ -33,6 +33,7 @@ from ldapslam.cli.console import (
     exit_code_of,
     put,
     put_json,
+    put_result,
 )
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
@@ -48,10 +49,12 @@ class _Root(Commands):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read `help COMMAND` as `COMMAND --help`, and `version` as `--version`."""
-        if args[:1] == ["help"]:
-            args = [*args[1:], "--help"]
-        elif args == ["version"]:
-            args = ["--version"]
+        _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        options = args[: len(args) - len(words)]
+        if words[:1] == ["help"]:
+            args = [*options, *words[1:], "--help"]
+        elif words[:1] == ["version"]:
+            args = [*options, "--version", *words[1:]]
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -80,20 +83,33 @@ def _print_completion(
     context.exit()
 
 
+def _print_version(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:
+        put_result({"version": __version__}, [f"ldapslam, version {__version__}"])
+        context.exit()
+
+
 @click.group(
     cls=_Root,
     headings=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_exit_codes(),
 )
-@click.version_option(__version__)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @click.option(
     "--completion",
     type=click.Choice(("bash", "zsh", "fish")),
+    metavar="SHELL",
     is_eager=True,
     expose_value=False,
     callback=_print_completion,
-    help="Print the completion script of this shell.",
+    help="Print the completion script of SHELL: bash, zsh or fish.",
 )
 def cli() -> None:
     """Put load on LDAP directories and report numbers you can sign."""

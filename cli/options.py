@@ -187,7 +187,7 @@ job_argument = click.argument("job_file", metavar="JOB", type=FILE)
 #: Of every command that runs a job.
 print_job_option = flag(
     "--print-job",
-    "Print the job file that would run, with --set and --var, and run nothing.",
+    "Print the job file that would run, as the options change it, and run nothing.",
 )
 
 set_option = option(

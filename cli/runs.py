@@ -2,8 +2,9 @@
 """Where runs are: at a coordinator, in a store, or in the folders of `ldapslam run`.
 
 --coordinator or its variable, --store or --local says where. Without them it is the
-coordinator of this host if one listens, else the folders. The folder of a run says
-itself where its run is, and so does the id of one in those folders.
+folders if they have runs, else the coordinator of this host if one listens. The
+folder of a run says itself where its run is, and so does the id of one in those
+folders.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import click
 from click.core import ParameterSource
 
 from ldapslam.base.address import split_host_port
-from ldapslam.base.errors import ConfigError, LdapSlamError, RunNotFound
+from ldapslam.base.errors import AmbiguousRun, ConfigError, LdapSlamError, RunNotFound
 from ldapslam.cli.client import Client, completed_by
 from ldapslam.cli.console import say
 from ldapslam.cli.options import (
@@ -285,11 +286,10 @@ def _id_in(folder: Path) -> str:
 
 
 def _named(run: str) -> Path | None:
-    """The local run whose id begins so."""
+    """Return the folder of the only local run whose id begins with `run`."""
     found = {name: folder for name, folder in _local_runs() if name.startswith(run)}
     if len(found) > 1 and run not in found:
-        names = ", ".join(list(found)[:5])
-        raise RunNotFound(run, hint=f"{len(found)} runs begin so: {names}")
+        raise AmbiguousRun(run, list(found))
     return found.get(run) or next(iter(found.values()), None)
 
 

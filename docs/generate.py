@@ -142,9 +142,9 @@ references (`-y FILE`, `{env: NAME}`), and a store's password belongs in `~/.pgp
 Commands that take a RUN (`list` too) look for it at the coordinator of
 `--coordinator` or `LDAPSLAM_COORDINATOR`, in the `--store`, or with `--local` in
 `ldapslam-runs` of the current folder, where `ldapslam run` puts it, or a link to it
-where `--out` names another folder. Without any of these: at a coordinator that listens
-on this host's port 7400, else in `ldapslam-runs`. A RUN is an id, the beginning of
-one, `latest`, or the folder of a run.
+where `--out` names another folder. Without any of these: in `ldapslam-runs` if it has
+runs, else at a coordinator that listens on this host's port 7400. A RUN
+is an id, the beginning of one, `latest`, or the folder of a run.
 
 ## Exit codes
 """

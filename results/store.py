@@ -39,6 +39,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import StaticPool
 
 from ldapslam.base.errors import (
+    AmbiguousRun,
     NoStore,
     OtherSchema,
     RunNotFound,
@@ -394,8 +395,7 @@ class Store:
         if not found:
             raise RunNotFound(run_id)
         if len(found) > 1:
-            names = ", ".join(row.run_id for row in found[:5])
-            raise RunNotFound(run_id, hint=f"{len(found)} runs begin so: {names}")
+            raise AmbiguousRun(run_id, [row.run_id for row in found])
         return rows.run_record(found[0])
 
     # Agents and events

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import (
     AccessRefused,
+    AmbiguousRun,
     ConfigError,
     CoordinatorUnreachable,
     EngineError,
@@ -97,6 +98,7 @@ _STATUS_OF: tuple[tuple[type[LdapSlamError], grpc.StatusCode], ...] = (
     (JobErrors, grpc.StatusCode.INVALID_ARGUMENT),
     (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),
     (RunNotFound, grpc.StatusCode.NOT_FOUND),
+    (AmbiguousRun, grpc.StatusCode.INVALID_ARGUMENT),
     (StoreError, grpc.StatusCode.UNAVAILABLE),
     (AccessRefused, grpc.StatusCode.PERMISSION_DENIED),
     (FleetError, grpc.StatusCode.FAILED_PRECONDITION),

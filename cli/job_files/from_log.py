@@ -77,7 +77,7 @@ def _put_statistical_load(
     job.tree["run"] = _run_section(seconds)
     job.tree["streams"] = load.streams
     left_out: Counter[str] = log.unusable + load.left_out
-    lines = [f"left out: {count:,} {reason}" for reason, count in left_out.items()]
+    lines = [f"left out: {reason}: {count:,}" for reason, count in left_out.items()]
     return load.files, lines
 
 

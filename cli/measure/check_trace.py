@@ -27,10 +27,13 @@ def explain_traces(job: Job) -> Iterator[str]:
 
 def schedule_lines(schedule: Schedule) -> Iterator[str]:
     """Yield what of a log is sent, and what is not, for people."""
+    from ldapslam.reports.typeset import number_of
+
     requests = ", ".join(
-        f"{count:,} {kind}" for kind, count in schedule.requests.items()
+        number_of(count, f"{kind} request") for kind, count in schedule.requests.items()
     )
-    sessions, connections = schedule.sessions, len(schedule.connections)
-    yield f"{requests} in {sessions:,} sessions on {connections:,} connections"
+    sessions = number_of(schedule.sessions, "session")
+    connections = number_of(len(schedule.connections), "connection")
+    yield f"{requests} in {sessions} on {connections}"
     for (kind, reason), count in sorted(schedule.skipped.items()):
-        yield f"not replayed: {count:,} {kind}: {reason}"
+        yield f"not replayed: {number_of(count, f'{kind} request')}: {reason}"

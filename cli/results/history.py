@@ -12,10 +12,12 @@ from urllib.parse import quote
 import click
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.cli.client import Client
 from ldapslam.cli.command import command
 from ldapslam.cli.console import say
 from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option
-from ldapslam.cli.outcome import make_folder, put_report
+from ldapslam.cli.outcome import fetched_store, make_folder, put_report
+from ldapslam.cli.runs import Place, runs_options
 from ldapslam.results.store import Store
 from ldapslam.results.study_folder import is_run_of_study
 
@@ -32,18 +34,18 @@ _OF_A_STUDY = 3
     "places", metavar="[PLACE...]", nargs=-1, type=click.Path(path_type=Path)
 )
 @option("--only-job jobs NAME", "Only runs of this job; repeatable.", multiple=True)
-@option("--store URL", "Runs of a store: its file, URL, or a run's folder.")
 @option("-o --out DIR", "Folder of the reports.", type=FOLDER, default=Path("history"))
+@runs_options
 def history_command(
     places: Sequence[Path],
     jobs: Sequence[str],
-    store: str | None,
     out: Path,
+    place: Place,
 ) -> None:
     """Show how figures change from run to run, and where they shifted.
 
     PLACE is a result.json, or a folder with some below it, such as those that a
-    pipeline keeps; ldapslam-runs when left out. With --store, the runs of a store.
+    pipeline keeps. When left out: the runs that `ldapslam list` shows.
     history.html is one page for all jobs, which any web server can show.
     """
     from ldapslam.studies.history import (
@@ -54,11 +56,17 @@ def history_command(
         write_history,
     )
 
-    if store is not None and places:
+    if places and (place.store is not None or place.local or place.is_named):
         raise ConfigError(
-            "--store and a PLACE exclude each other", hint="leave one of them out"
+            "a PLACE excludes --store, --local and --coordinator",
+            hint="leave one of them out",
         )
-    found = _of_store(store) if store is not None else _of_files(places, out)
+    if places or place.is_folders:
+        found = _of_files(places, out)
+    elif place.store is not None:
+        found = _of_store(place.store)
+    else:
+        found = _of_coordinator(place.coordinator, jobs)
     # one run may be there twice, such as in a copy
     runs = list({one.run_id: one for one in found}.values())
     if jobs:
@@ -121,13 +129,25 @@ def _results_in(folder: Path) -> list[Path]:
 
 
 def _of_store(url: str) -> Iterator[Run]:
+    with Store.open(url, read_only=True) as results:
+        yield from _judged_runs(results)
+
+
+def _of_coordinator(address: str, jobs: Sequence[str]) -> Iterator[Run]:
+    with Client(address) as client:
+        for status in client.runs():
+            if status.verdict and (not jobs or status.job_name in jobs):
+                with fetched_store(client, status.run_id) as results:
+                    yield from _judged_runs(results)
+
+
+def _judged_runs(results: Store) -> Iterator[Run]:
     from ldapslam.reports.result import result_of
     from ldapslam.reports.summarise import summarise
     from ldapslam.studies.history import run_of
 
-    with Store.open(url, read_only=True) as results:
-        for record in results.runs():
-            if record.t0_utc and record.finished_utc and record.verdict:
-                run = run_of(result_of(summarise(results, record.run_id)))
-                if run is not None:
-                    yield run
+    for record in results.runs():
+        if record.t0_utc and record.finished_utc and record.verdict:
+            run = run_of(result_of(summarise(results, record.run_id)))
+            if run is not None:
+                yield run

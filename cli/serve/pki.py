@@ -105,7 +105,7 @@ def issue_command(
     lifetime: timedelta,
     folder: Path,
 ) -> None:
-    """Make a key and a certificate, or renew one; print their folder, for --tls.
+    """Make a key and a certificate, or renew one; print the folder for `agent --tls`.
 
     Where NAME has a certificate, it is renewed: key, role and hosts stay, and the new
     cert.pem takes the place of the old cert.pem on its host.
@@ -199,8 +199,8 @@ def _parse_enrolment(value: str) -> str:
 @_expires_option("1h")
 @option(
     "--enrol HOST:PORT",
-    "Where the coordinator enrols (--enrol-listen), as the agent reaches it. "
-    f"Left out: the host of the agent's --coordinator, port {ENROLMENT_PORT}.",
+    "Where the coordinator enrols (`coordinator --enrol-listen`), as the agent reaches "
+    f"it. Left out: the host of `agent --coordinator`, port {ENROLMENT_PORT}.",
     parse=_parse_enrolment,
 )
 @option(

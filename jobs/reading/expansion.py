@@ -39,6 +39,7 @@ from ldapslam.jobs.fields.sections import (
     section_in,
 )
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.reading import extension, variables
 from ldapslam.jobs.reading.tree import Finding, Path, Tree
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
@@ -118,6 +119,8 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
 def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     section, key = _section_at(path[:-1], root), str(path[-1])
     known = list(keys_of(section)) if section else []
+    if section is Job:
+        known += (extension.KEY, variables.KEY)
     if section and section.choice_noun != "key" and isinstance(value, dict):
         return unknown(section.choice_noun, key, section.exactly_one)
     if "=" in key and value is None:

@@ -109,7 +109,7 @@ MISTAKES: dict[str, tuple[Callable[[Lab], tuple[str, str]], str]] = {
             lab.supplier.uri,
             f'bind: {{dn: "{lab.admin_dn}", password: {{file: /nowhere}}}}',
         ),
-        "the file must be readable by the agent",
+        "the file must be readable by this user, or by the agent",
     ),
     "a variable that is not set": (
         lambda lab: (

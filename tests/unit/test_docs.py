@@ -265,16 +265,53 @@ def command_lines_of(text: str) -> list[str]:
     return re.findall(r"^ *(?:\$ )?ldapslam (.+)$", whole, re.M)
 
 
-def test_each_option_in_a_command_line_is_one_of_the_command() -> None:
+def is_right(line: str) -> bool:
+    """Whether the command of a line of `ldapslam` exists and has the line's options."""
+    words = re.sub(r"\s+#.*|'[^']*'", " ", line).split()
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    command, rest = command_of(words)
+    if isinstance(command, click.Group) and rest and re.match(r"[a-z]", rest[0]):
+        return False
+    given = {word.partition("=")[0] for word in rest if word.startswith("--")}
+    return given <= {*options_of(command), "--help"}
+
+
+def test_each_command_line_in_the_documents_is_right() -> None:
+    wrong = [
+        f"{path.name}: {line}"
+        for path in DOCUMENTS
+        for line in command_lines_of(path.read_text())
+        if not is_right(line)
+    ]
+    assert wrong == []
+
+
+def test_each_command_that_a_text_names_is_right() -> None:
+    """In documents, messages, help texts and comments, within backticks."""
+    packages = [path.parent for path in ROOT.glob("[a-z]*/__init__.py")]
+    code = [path for package in packages for path in package.rglob("*.py")]
+    configs = [*(ROOT / "configs").rglob("*.yaml")]
+    wrong, count = [], 0
+    for path in (*DOCUMENTS, *code, *configs):
+        # a text goes on in the next line: of a comment, or of adjacent literals
+        text = re.sub(r'"\n\s*f?"|\n\s*#:? ', " ", path.read_text("utf-8"))
+        lines = re.findall(r"`(?:\$ )?ldapslam\s+([^`]+)`", text)
+        wrong += [f"{path.name}: {line}" for line in lines if not is_right(line)]
+        count += len(lines)
+    assert count > 200
+    assert wrong == []
+
+
+def test_each_option_that_a_help_text_names_is_one_of_its_command() -> None:
+    """Those of other commands stand within backticks, after the command."""
     wrong = []
-    for path in DOCUMENTS:
-        for line in command_lines_of(path.read_text()):
-            words = re.sub(r"\s+#.*|'[^']*'", " ", line).split()
-            command, rest = command_of(words)
-            given = {word.partition("=")[0] for word in rest if word.startswith("--")}
-            is_command = command is not cli or bool(given)
-            if not (is_command and given <= {*options_of(command), "--help"}):
-                wrong.append(f"{path.name}: {line}")
+    for name, command in [("ldapslam", cli), *commands(cli)]:
+        options = [one for one in command.params if isinstance(one, click.Option)]
+        for text in (command.help or "", *(one.help or "" for one in options)):
+            named = re.findall(_LONG_OPTION, re.sub(r"`[^`]*`", "", text))
+            if not {*named} <= {*options_of(command), "--help"}:
+                wrong.append(f"{name}: {text}")
     assert wrong == []
 
 

@@ -48,7 +48,9 @@ HINTS = {
     # commands
     "serach": "did you mean `ldapslam quick search`?",
     "describ": "did you mean `ldapslam describe`?",
-    "data xyz": "",
+    "data xyz": "`ldapslam data` has generate, load, verify",
+    "lab list": "`ldapslam lab` has up, down, status; did you mean `ldapslam list` or "
+    "`ldapslam fleet schedule list`?",
     "frobnicate": "",
 }
 
@@ -69,6 +71,10 @@ def test_hints_are_right_or_not_given(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("help", "--help"),
         ("version", "--version"),
+        ("version --json", "--json --version"),
+        ("-q version", "--version"),
+        ("-q help lab", "lab --help"),
+        ("-o help help lab", "lab --help"),
         ("help run", "run --help"),
         ("help fleet pki init", "fleet pki init --help"),
     ],

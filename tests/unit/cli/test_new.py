@@ -66,7 +66,9 @@ def test_a_log_becomes_a_job_of_the_same_kind_of_load(
     assert (job.name, job.targets) == ("made", {"directory": [URI]})
     captured = capsys.readouterr()
     assert captured.out == "made.yaml\n"
-    assert "left out: 11 bind: the log has no passwords" in captured.err
+    assert (
+        "left out: bind: the log has no passwords (--credentials): 11" in captured.err
+    )
     assert new("--log slapd-2.5.log 389-ds-2.3.log") == ExitCode.PASS
     captured = capsys.readouterr()
     assert load_job_text(captured.out, file="printed", base=Path.cwd())
@@ -93,7 +95,9 @@ def test_a_trace_has_the_connections_of_its_log(
     assert trace.binds is not None
     assert job.run.duration_ns == 2_000_000_000
     said = capsys.readouterr().err
-    assert "not replayed: 1 modify_dn: the log does not have the new name" in said
+    assert (
+        "not replayed: 1 modify_dn request: the log does not have the new name" in said
+    )
 
 
 def test_check_says_what_of_a_log_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,8 +107,11 @@ def test_check_says_what_of_a_log_is_sent(capsys: pytest.CaptureFixture[str]) ->
     assert "takes 2s at most, as it ends when its streams have sent all" in said
     assert "stream log: search, " in said
     assert "a log at 1x, 8 connections" in said
-    assert "stream log: 4 search, 1 compare, 1 extended in 13 sessions on 8" in said
-    assert "stream log: not replayed: 13 bind: the log has no passwords" in said
+    assert "stream log: 4 search requests, 1 compare request, " in said
+    assert "1 extended request in 13 sessions on 8 connections" in said
+    assert (
+        "stream log: not replayed: 13 bind requests: the log has no passwords" in said
+    )
 
 
 @pytest.mark.parametrize(

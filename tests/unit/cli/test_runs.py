@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ldapslam.base.errors import (
+    AmbiguousRun,
     ConfigError,
     CoordinatorUnreachable,
     LdapSlamError,
@@ -20,6 +21,7 @@ from ldapslam.cli.client import Client
 from ldapslam.cli.console import Invocation
 from ldapslam.cli.main import cli
 from ldapslam.cli.measure.local_run import _Results
+from ldapslam.coordinator.runs.status import stored_status
 from ldapslam.results.store import FOLDER_STORE, Store
 from ldapslam.results.study_folder import JOURNAL, RUNS
 from support.store import Scenario, fill, run_record
@@ -100,6 +102,7 @@ def test_a_killed_run_is_not_the_latest_for_ever(folder: Path) -> None:
         f"fleet watch {FIRST}",
         "report latest",
         f"results verify {FIRST}",
+        "results history",
     ],
 )
 def test_a_coordinator_that_is_named_is_asked_and_nobody_else(command: str) -> None:
@@ -137,6 +140,23 @@ def test_a_listening_coordinator_is_for_what_this_folder_has_not(
     assert "the latest run of the coordinator at 127.0.0.1:7400" in latest.stderr
 
 
+def test_the_history_without_a_place_is_of_the_runs_of_the_coordinator_that_listens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "ldapslam-runs").rename(folder / "away")
+    monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: True)
+    with Store.open(folder / "coordinator.sqlite") as store:
+        run_id = fill(store, SMALL)
+        store.set_verdict(run_id, "PASS")
+        status = stored_status(store.run(run_id))
+        monkeypatch.setattr(Client, "runs", lambda *_: [status])
+        monkeypatch.setattr(Client, "fetch", lambda _, run: store.export_run(run))
+        result = ended("results", "history", "--json")
+        assert [one["run_id"] for one in json.loads(result.stdout)["runs"]] == [run_id]
+        other = ended("results", "history", "--only-job", "other")
+        assert "there are no runs" in str(other.exception)
+
+
 @pytest.mark.parametrize("run", ["latest", SECOND[:11], f"ldapslam-runs/{SECOND}"])
 def test_a_run_of_this_folder_is_shown(run: str) -> None:
     result = ended("show", run, "--json")
@@ -167,9 +187,9 @@ def test_a_variable_says_whose_latest_run_is_meant_and_no_id_needs_it(
     assert reported(FIRST)[0] == FIRST
 
 
-def test_the_beginning_of_several_ids_is_none() -> None:
+def test_the_beginning_of_several_ids_is_ambiguous() -> None:
     result = call("20260301")
-    assert isinstance(result.exception, RunNotFound)
+    assert isinstance(result.exception, AmbiguousRun)
     assert FIRST in str(result.exception.hint)
     assert SECOND in str(result.exception.hint)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import (
+    AmbiguousRun,
     ExitCode,
     NoStore,
     OtherSchema,
@@ -255,9 +256,9 @@ def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
     assert store.run(RUN_ID[:6]).run_id == RUN_ID
     store.create_run(replace(run_record(SMALL), run_id=f"{RUN_ID}-again"))
     assert store.run(RUN_ID).run_id == RUN_ID, "an exact id is never ambiguous"
-    with pytest.raises(RunNotFound) as found:
+    with pytest.raises(AmbiguousRun, match="ambiguous: 2 runs begin with it") as error:
         store.run(RUN_ID[:6])
-    assert "2 runs begin so" in str(found.value.hint)
+    assert error.value.hint == f"name one of them: {RUN_ID}, {RUN_ID}-again"
 
 
 @pytest.mark.parametrize("run_id", ["", "nosuch", "%", "_"])

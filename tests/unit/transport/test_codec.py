@@ -16,6 +16,7 @@ from ldapslam.base.errors import (
     AgentLost,
     AgentUnreachable,
     AgentVersionMismatch,
+    AmbiguousRun,
     BindRejected,
     ConfigError,
     ConfigErrors,
@@ -78,6 +79,7 @@ SAMPLES: list[LdapSlamError] = [
     StoreError("disk full"),
     NoStore("store x does not exist"),
     RunNotFound("r1"),
+    AmbiguousRun("r", ["r1", "r2"]),
     OtherSchema("sqlite:///x", 9, 1),
     StoreBusy("sqlite:///x", 10.0),
     StoreRefused("no such column"),
@@ -138,6 +140,7 @@ def test_every_class_has_a_sample() -> None:
 CODES = [
     (FAULT, grpc.StatusCode.INVALID_ARGUMENT),
     (RunNotFound("r"), grpc.StatusCode.NOT_FOUND),
+    (AmbiguousRun("r", ["r1"]), grpc.StatusCode.INVALID_ARGUMENT),
     (StoreBusy("x", 1), grpc.StatusCode.UNAVAILABLE),
     (AccessRefused("x"), grpc.StatusCode.PERMISSION_DENIED),
     (NotEnoughAgents("1 agent", []), grpc.StatusCode.FAILED_PRECONDITION),
