@@ -61,10 +61,20 @@ def request_of(
     return job_request(
         source.content(),
         job_file=source.name,
-        overrides=overrides,
+        overrides=[*overrides, *connections_of_traces(job)],
         files={name: path.read_bytes() for name, path in job.files.items()},
         lab=lab,
     )
+
+
+def connections_of_traces(job: Job) -> list[str]:
+    """Overrides that give traces the number of connections that their logs need, so
+    that the coordinator does not read the logs."""
+    return [
+        f"streams.{stream.name}.load.trace.connections={stream.load.total_connections}"
+        for stream in job.streams
+        if stream.trace is not None and stream.trace.connections is None
+    ]
 
 
 def check_size_of_files(job: Job) -> None:

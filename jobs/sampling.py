@@ -38,7 +38,7 @@ def sample_plans(
             if uri not in unusable
         ]
         parts = tuple(_parts(replace(stream, uris=tuple(uris), watched=0), each))
-        if stream.python is None and stream.trace is None and uris and parts:
+        if stream.python is None and stream.replay is None and uris and parts:
             yield replace(
                 whole,
                 boundaries_ns=(LIMIT_NS,),

@@ -56,9 +56,11 @@ def with_traces(plan: AgentPlan, folder: Path) -> tuple[AgentPlan, dict[str, Any
 def _schedule(stream: StreamPlan, planned: ReplayPlan, seed: int) -> Schedule:
     bind = stream.connection.bind
     return prepare(
+        stream.name,
         planned.trace,
         read_logs(planned.logs),
         planned.pace,
+        connections=stream.total_connections,
         seed=seed,
         identity=Identity(bind.dn or "", bind.secret),
     )

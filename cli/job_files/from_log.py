@@ -91,19 +91,19 @@ def _put_trace(
     """Set run and streams; return what of the log is sent, and what is not."""
     trace: dict[str, Any] = {
         "logs": [os.path.relpath(path, folder) for path in paths],
-        "connections": MAX_CONNECTIONS,
         "speed": "1x",
     }
     if credentials is not None:
         trace["binds"] = {"password": credentials}
     schedule = prepare(
+        "log",
         Trace.model_validate(trace),
         log,
         Pace(0, log.duration_ns + 1),
+        connections=MAX_CONNECTIONS,
         seed=0,
         identity=Identity("", b""),
     )
-    trace["connections"] = len(schedule.connections)
     # a little longer than the log: the run ends with its last request
     seconds = math.ceil(log.duration_ns / units.NS_PER_S) + 1
     job.tree["run"] = _run_section(seconds)

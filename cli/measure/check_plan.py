@@ -72,7 +72,7 @@ def _load_text(job: Job, stream: Stream) -> str:
         return f"closed loop, {load.clients} clients{think}"
     if (trace := stream.trace) is not None:
         speed = f"at {trace.speed}" if trace.factor else "as fast as possible"
-        return f"a log {speed}, {trace.connections} connections"
+        return f"a log {speed}, {load.total_connections} connections"
     measure = measure_span(job.run)
     if load.rate is not None and load.stages is None:
         rate = format_rate(load.rate)

@@ -19,7 +19,13 @@ def explain_traces(job: Job) -> Iterator[str]:
         if (planned := stream.replay) is not None:
             log = read_logs(planned.logs)
             schedule = prepare(
-                planned.trace, log, planned.pace, seed=0, identity=Identity("", b"")
+                stream.name,
+                planned.trace,
+                log,
+                planned.pace,
+                connections=stream.total_connections,
+                seed=0,
+                identity=Identity("", b""),
             )
             for line in schedule_lines(schedule):
                 yield f"stream {stream.name}: {line}"

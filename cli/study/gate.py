@@ -361,6 +361,7 @@ def _check_missing(missing: Sequence[Key], metrics: Sequence[str]) -> None:
 def _check_baseline(kept: Baseline, side: Side) -> None:
     """ConfigError where the baseline cannot be that of the gate, as far as this can be
     told before a run."""
+    from ldapslam.cli.submission import connections_of_traces
     from ldapslam.jobs.load import job_text
     from ldapslam.reports.comparing.making import facts_before
     from ldapslam.studies.baseline import refusal
@@ -368,6 +369,7 @@ def _check_baseline(kept: Baseline, side: Side) -> None:
 
     lab = {} if side.lab is None else planned_facts(side.lab, side.point)
     text = job_text(Path(side.point.job))
-    planned = facts_before(text, side.point.overrides, lab)
+    overrides = [*side.point.overrides, *connections_of_traces(side.job)]
+    planned = facts_before(text, overrides, lab)
     if found := list(kept.differences_before(planned, in_lab=bool(lab))):
         raise refusal(found)

@@ -35,6 +35,7 @@ from pydantic import (
     model_serializer,
 )
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault, expected, got, one_of
 from ldapslam.base.units import (
     NS_PER_S,
@@ -395,6 +396,9 @@ class Load(Section):
     trace: Trace | None = None
     """the requests of a directory's log, at its times"""
 
+    #: Connections that the log of the trace needs; 0 where it was not read.
+    _needed: int = PrivateAttr(default=0)
+
     def _choices(self) -> Iterator[Found]:
         """Yield faults of keys that do not belong to one kind of load."""
         yield from super()._choices()
@@ -453,6 +457,28 @@ class Load(Section):
             if has_rate and not multiples:
                 reason = "no stage is a multiple of `rate`"
                 yield ("rate", KEY), Fault(reason, "leave it out, or write 0.5x, 1x")
+
+    @checked
+    def _count_connections(self, reading: Reading) -> Iterator[Found]:
+        """Count the connections of a trace where the job does not give their number."""
+        if (trace := self.trace) is None or trace.connections is not None:
+            return
+        paths = [path for name in trace.logs if (path := reading.named.get(name))]
+        if len(paths) < len(trace.logs):
+            return
+        # late: most jobs have no log
+        from ldapslam.jobs.replay.read import connections_needed
+
+        try:
+            self._needed = connections_needed(trace, paths)
+        except ConfigError as error:
+            yield ("trace", "logs"), Fault(str(error), error.hint)
+        if self._needed > MAX_CONNECTIONS:
+            reason = (
+                f"at speed {trace.speed} the log needs {self._needed:,} connections, "
+                f"and a stream has at most {MAX_CONNECTIONS:,}"
+            )
+            yield ("trace", "speed"), Fault(reason, "take a lower speed")
 
     @property
     def is_known(self) -> bool:
@@ -520,5 +546,6 @@ class Load(Section):
     @property
     def total_connections(self) -> int:
         """Connections over all agents; a closed loop's client has one each."""
-        connections = self.trace.connections if self.trace else self.connections
-        return self.clients or connections
+        if self.trace is not None:
+            return self.trace.connections or max(1, self._needed)
+        return self.clients or self.connections

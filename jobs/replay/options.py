@@ -95,9 +95,11 @@ class Trace(Section):
     )
     """files of OpenLDAP (loglevel stats) or 389 Directory Server, in any order, also
     compressed with gzip; relative to the job file"""
-    connections: Annotated[Count, Field(le=MAX_CONNECTIONS)] = Field(examples=[16])
-    """connections, in total over all agents: the highest number that is open in the
-    log, which `ldapslam new --log --trace` counts"""
+    connections: Annotated[Count, Field(le=MAX_CONNECTIONS)] | None = Field(
+        default=None, examples=[16]
+    )
+    """connections, in total over all agents; without it, the number that the log needs
+    at this speed"""
     speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = "1x"
     """how many times as fast as the log: 1x, 10x, 0.5x; max: each connection sends its
     next request when the last request is answered"""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -139,22 +140,32 @@ def _until_broken(stream: TextIO) -> Iterator[str]:
         yield line.rstrip("\r\n")
 
 
+def connections_needed(trace: Trace, paths: Sequence[Path]) -> int:
+    """Connections that a trace needs for its whole log at its speed; ConfigError."""
+    pace = Pace(0, sys.maxsize, trace.factor, trace.skip_ns)
+    requests = Requests(trace, 0, Identity("", b""))
+    return len(schedule(read_logs(paths), pace, requests).connections)
+
+
 def prepare(
+    name: str,
     trace: Trace,
     log: Log,
     pace: Pace,
     *,
+    connections: int,
     seed: int,
     identity: Identity | None = None,
 ) -> Schedule:
-    """The schedule of a trace; ConfigError when the connections are not enough, or
-    when there is nothing to send."""
+    """The schedule of the trace of the stream `name`; ConfigError when the connections
+    are not enough, or when there is nothing to send."""
     made = schedule(log, pace, Requests(trace, seed, identity))
-    needed, given = len(made.connections), trace.connections
-    if needed > given:
+    needed = len(made.connections)
+    if needed > connections:
         raise ConfigError(
-            f"the log has up to {needed} connections at once, the job {given}",
-            hint=f"write `connections: {needed}` in its trace",
+            f"at speed {trace.speed} the log of the stream {name!r} needs {needed} "
+            f"connections, and its trace has {connections}",
+            hint=f"--set streams.{name}.load.trace.connections={needed}",
         )
     if made.total == 0:
         reasons = "; ".join(f"{why} ({n})" for (_, why), n in made.skipped.items())

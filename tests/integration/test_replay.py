@@ -300,6 +300,26 @@ def test_a_replay_ends_with_its_log_and_is_certified(
     assert result["measured_s"] == pytest.approx(elapsed_s)
 
 
+def test_a_trace_is_checked_without_samples_and_runs_at_a_speed_that_overlaps(
+    logging_lab: Lab, tmp_path: Path
+) -> None:
+    sample = Path(__file__).parents[1] / "unit/jobs/replay_logs/slapd-2.5.log"
+    job = trace_job(sample, logging_lab.supplier.uri, tmp_path)
+    ended = ldapslam("check", job, "--json", cwd=tmp_path)
+    assert ended.returncode == ExitCode.PASS
+    checked = json.loads(ended.stdout)
+    assert checked["warnings"] == []
+    assert checked["samples"] == [
+        {"stream": "log", "operation": "replay", "untried": "the requests are a log's"}
+    ]
+    result = result_of("run", job, *at_speed("100x"), cwd=tmp_path)
+    connections = [
+        facts["replays"]["log"]["connections"]
+        for facts in result["manifest"]["agents"].values()
+    ]
+    assert connections[0] > load_job(tmp_path / job).streams[0].load.total_connections
+
+
 def test_what_a_replay_leaves_out_is_in_its_result(
     logging_lab: Lab, tmp_path: Path
 ) -> None:

@@ -80,7 +80,7 @@ def test_agents_share_the_connections(tmp_path: Path) -> None:
 
 
 def test_too_few_connections_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"up to {CONNECTIONS} connections at once"):
+    with pytest.raises(ConfigError, match=f"needs {CONNECTIONS} connections"):
         with_traces(plan(0, 1, connections=3), tmp_path)
 
 

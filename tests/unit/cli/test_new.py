@@ -10,6 +10,7 @@ import pytest
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli import main
+from ldapslam.cli.submission import JobFile, checked_request
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.studies.points import load_points
 from ldapslam.studies.study_file import load_study
@@ -91,12 +92,33 @@ def test_a_trace_has_the_connections_of_its_log(
     trace = job.streams[0].trace
     assert trace is not None
     assert trace.logs == ["../slapd-2.5.log"]
-    assert trace.connections == 8
+    assert trace.connections is None
+    assert job.streams[0].load.total_connections == 8
     assert trace.binds is not None
     assert job.run.duration_ns == 2_000_000_000
     said = capsys.readouterr().err
     assert (
         "not replayed: 1 modify_dn request: the log does not have the new name" in said
+    )
+
+
+def test_a_job_is_sent_with_the_connections_that_its_log_needs() -> None:
+    assert new(f"--log --trace slapd-2.5.log {URI} -o job.yaml") == ExitCode.PASS
+    request = checked_request(
+        JobFile(Path("job.yaml")), ["streams.log.load.trace.speed=100x"]
+    )
+    sent = load_job_text(
+        request.job_text,
+        file="job",
+        base=None,
+        overrides=request.overrides,
+        files=request.files,
+    )
+    needed = load_job(Path("job.yaml"), request.overrides[:1])
+    assert sent.streams[0].load.total_connections > 8
+    assert (
+        sent.streams[0].load.total_connections
+        == needed.streams[0].load.total_connections
     )
 
 

@@ -7,18 +7,19 @@ import io
 import random
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, JobErrors
 from ldapslam.base.yaml_text import tree_lines
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Trace
-from ldapslam.jobs.replay.read import prepare
+from ldapslam.jobs.replay.read import prepare, read_logs
 from ldapslam.jobs.replay.statistical_job import (
     StatisticalLoad,
     dn_shape,
@@ -33,13 +34,14 @@ from ldapslam.jobs.replay.trace import (
     schedule,
     write_trace,
 )
+from ldapslam.jobs.sampling import sample_plans
 
 MS = 1_000_000
 S = NS_PER_S
 
 
 def trace(**options: Any) -> Trace:
-    return Trace.model_validate({"logs": ["x.log"], "connections": 6, **options})
+    return Trace.model_validate({"logs": ["x.log"], **options})
 
 
 def log_of(*sessions: Session) -> Log:
@@ -362,8 +364,11 @@ def test_what_is_skipped_and_what_is_beyond_the_run_are_counted() -> None:
 
 def test_too_few_connections_are_told_with_the_number_needed() -> None:
     log = log_of(*(session(0, [search(0)], 10 * S) for _ in range(7)))
-    with pytest.raises(ConfigError, match="up to 7 connections at once, the job 6"):
-        prepare(trace(), log, Pace(0, 20 * S), seed=1)
+    with pytest.raises(
+        ConfigError, match="needs 7 connections, and its trace has 6"
+    ) as caught:
+        prepare("log", trace(), log, Pace(0, 20 * S), connections=6, seed=1)
+    assert caught.value.hint == "--set streams.log.load.trace.connections=7"
 
 
 def test_the_agents_traces_have_every_request_once() -> None:
@@ -436,6 +441,45 @@ def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
     again = load_job_text(job.canonical_text(), file="job", base=None)
     assert again == job
     assert job.named_files() == ("slapd.log",)
+
+
+LOG = Path(__file__).parent / "replay_logs/slapd-2.5.log"
+
+
+def connections_of(speed: str) -> int:
+    """Connections of a trace of the log that does not say how many."""
+    text = JOB.format(speed=speed).replace("        connections: 7\n", "")
+    job = load_job_text(text, file="job", base=None, files={"slapd.log": LOG})
+    planned = agent_plan(job, 0, 1, 1).streams[0]
+    assert planned.replay is not None
+    schedule = prepare(
+        planned.name,
+        planned.replay.trace,
+        read_logs([LOG]),
+        planned.replay.pace,
+        connections=planned.connections,
+        seed=1,
+        identity=Identity("", b""),
+    )
+    assert planned.connections == len(schedule.connections)
+    return planned.connections
+
+
+def test_a_trace_has_the_connections_that_its_log_needs_at_its_speed() -> None:
+    needed = [connections_of(speed) for speed in ("0.5x", "1x", "100x")]
+    assert needed == sorted(needed)
+    assert needed[0] < needed[-1]
+
+
+def test_a_log_that_cannot_be_read_is_a_fault_of_its_trace() -> None:
+    text = JOB.format(speed="1x").replace("        connections: 7\n", "")
+    with pytest.raises(JobErrors, match="expected a log of OpenLDAP"):
+        load_job_text(text, file="job", base=None, files={"slapd.log": Path(__file__)})
+
+
+def test_a_trace_is_not_sampled() -> None:
+    job = load_job_text(JOB.format(speed="1x"), file="job", base=None)
+    assert list(sample_plans(job, 10)) == []
 
 
 def test_as_fast_as_possible_is_a_closed_loop() -> None:
