@@ -286,7 +286,7 @@ def _id_in(folder: Path) -> str:
 
 
 def _named(run: str) -> Path | None:
-    """Return the folder of the only local run whose id begins with `run`."""
+    """Return the folder of the only local run with an id that begins with `run`."""
     found = {name: folder for name, folder in _local_runs() if name.startswith(run)}
     if len(found) > 1 and run not in found:
         raise AmbiguousRun(run, list(found))

@@ -44,9 +44,9 @@ def history_command(
 ) -> None:
     """Show how figures change from run to run, and where they shifted.
 
-    PLACE is a result.json, or a folder with some below it, such as those that a
-    pipeline keeps. When left out: the runs that `ldapslam list` shows.
-    history.html is one page for all jobs, which any web server can show.
+    PLACE is a result.json, or a folder with some below it, such as a pipeline
+    keeps. When left out: the runs that `ldapslam list` shows. history.html is one
+    page for all jobs, which any web server can show.
     """
     from ldapslam.studies.history import (
         by_load,
