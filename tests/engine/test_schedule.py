@@ -24,6 +24,7 @@ from support.engine import (
     S,
     collect,
     in_process,
+    modify,
     new_engine,
     open_stream,
     run,
@@ -148,13 +149,24 @@ def test_arrival_without_a_free_slot_keeps_its_intended_time(
 def test_arrival_beyond_the_backlog_is_dropped_and_counted() -> None:
     with FakeLdap(never) as server:
         outcome = run(
-            open_stream(server.uri, 1000, connections=2, in_flight=3, max_backlog=10),
+            open_stream(
+                server.uri,
+                1000,
+                connections=2,
+                in_flight=3,
+                max_backlog=10,
+                operations=[search(), modify()],
+            ),
             duration_ns=300 * MS,
             grace_ns=50 * MS,
         )
-    assert outcome.count("scheduled") == 300
-    assert outcome.count("sent") == outcome.count("unresolved") == 6
-    assert outcome.count("dropped") == 294  # ten of them at the end, from the backlog
+    counts = {
+        name: sum(outcome.count(name, operation=number) for number in range(2))
+        for name in ("scheduled", "sent", "unresolved", "dropped")
+    }
+    assert counts["scheduled"] == 300
+    assert counts["sent"] == counts["unresolved"] == 6
+    assert counts["dropped"] == 294  # ten of them at the end, from the backlog
     assert outcome.snapshots[0]["streams"][0]["backlog"] == 10
     outcome.assert_balanced()
 
