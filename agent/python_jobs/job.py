@@ -103,7 +103,7 @@ class PythonJob:
         return cls.operations
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        #: The job file's `options.options`; raise ValueError when they are wrong.
+        #: The job file's `python.options`; raise ValueError when they are wrong.
         self.options = options
 
     def set_up(self, client: Client) -> None:

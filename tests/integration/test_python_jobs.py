@@ -201,7 +201,7 @@ def test_the_example_of_the_guide_runs(lab: Lab, tmp_path: Path) -> None:
         f"password: {{file: '{lab.admin_password_file}'}}}}",
         "run": "{duration: 2s}",
         # so few people that clients meet
-        "streams.counters.options.options.people": "3",
+        "streams.counters.python.options.people": "3",
     }
     options = [word for key in changes for word in ("--set", f"{key}={changes[key]}")]
     out = tmp_path / "out"

@@ -174,7 +174,7 @@ def test_check_binds_and_compares_as_the_load_will(
 
     code, found = check("user.0")
     assert code == ExitCode.PASS
-    assert found["plan"]["streams"][0]["identity"] == "SASL SCRAM-SHA-256 user.0"
+    assert any("SASL SCRAM-SHA-256 user.0" in line for line in found["plan"])
     (compare,) = found["samples"]
     assert compare["result_codes"] == {str(COMPARE_TRUE): compare["sent"]}
     # the password is not user.1's

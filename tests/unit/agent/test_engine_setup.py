@@ -144,7 +144,6 @@ def test_ledgers_are_kept_only_where_entries_are_added(tmp_path: Path) -> None:
 def test_stream_of_a_python_class_is_not_the_engines() -> None:
     plan = plan_of(job_text("ldap://ds1"))
     (stream,) = plan.streams
-    by_hand = dataclasses.replace(
-        stream, python=PythonStream.model_validate({"class": "a.b:C"})
-    )
+    python = PythonStream.model_validate({"class": "a.b:C", "operations": ["read"]})
+    by_hand = dataclasses.replace(stream, python=python)
     assert added(dataclasses.replace(plan, streams=(by_hand,))) == []
