@@ -24,9 +24,12 @@ from support.engine import (
     Result,
     S,
     collect,
+    literal,
+    nested,
     new_engine,
     open_stream,
     run,
+    search,
     sleep_until,
     start,
     stream,
@@ -319,6 +322,34 @@ def test_lost_connections_are_replaced_and_the_load_goes_on(is_open: bool) -> No
     # all but those that were down at the end
     assert lost <= outcome.stream_count("connects") <= 4 + lost
     assert outcome.count("succeeded") > 100
+    outcome.assert_balanced()
+
+
+def test_steps_that_a_lost_connection_has_not_sent_are_dropped() -> None:
+    """All sessions send their second step, a large one, at once. The server reads the
+    first of these, no more, and resets: some fill the sockets, the others wait."""
+    waiting: list[Request] = []
+
+    def reset_unread(peer: Peer, request: Request) -> bool:
+        if len(request.content) > 1000:
+            time.sleep(0.2)
+            return peer.reset()
+        waiting.append(request)
+        if len(waiting) < 32:
+            return True
+        answers = b"".join(result(one) for one in waiting)
+        waiting.clear()
+        return peer.send(answers)
+
+    large = search(program=nested(0x63, literal(b"x" * 1_000_000)), values=[])
+    load = {"connections": 1, "in_flight": 32, "operations": [search(), large]}
+    with FakeLdap(reset_unread) as server:
+        outcome = run(
+            open_stream(server.uri, 400, scripts=[(1, [(0, 0), (1, 0)])], **load),
+            grace_ns=S,
+        )
+    assert outcome.stream_count("disconnects") > 0
+    assert outcome.count("dropped", operation=1) > 0
     outcome.assert_balanced()
 
 

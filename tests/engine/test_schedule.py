@@ -198,6 +198,22 @@ def test_what_waits_behind_late_sends_is_late_itself(stop_ms: int) -> None:
     assert (late > 20) == (stop_ms > 0)
 
 
+def test_late_arrival_that_found_a_free_slot_has_no_backlog_wait() -> None:
+    """Slots are free all the time, while other requests are answered in the stop."""
+    server = Responder(delays=[(1, 100 * MS)])
+    server.start()
+    load = open_stream(server.uri, 400, connections=8, in_flight=64)
+    with in_process(load, duration_ns=S) as (pid, future):
+        while server.counts()["search"] < 100:
+            time.sleep(0.001)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.15)
+        os.kill(pid, signal.SIGCONT)
+        outcome = future.result()
+    assert outcome.histogram(SEND_LAG).max_ns > 50 * MS
+    assert outcome.histogram(BACKLOG_WAIT).max_ns == 0
+
+
 def test_sequence_is_emitted_once_by_agents_and_workers_together() -> None:
     """1000 arrivals and 1000 members over 2 agents of 2 workers each."""
     with FakeLdap(answer) as server:
