@@ -121,6 +121,15 @@ class Scenario:
         return [second * NS_PER_S for second in range(1, last_s + 1)]
 
 
+#: Fields of a scenario of few requests.
+SMALL: dict[str, Any] = {
+    "agents": ("load1",),
+    "measure_s": 2,
+    "searches_per_s": 60,
+    "thresholds": (),
+}
+
+
 def summary_of(
     scenario: Scenario,
     records: Iterable[Interval] | None = None,
