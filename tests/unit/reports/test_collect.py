@@ -42,8 +42,8 @@ from ldapslam.results.histogram import Histogram, block_of, header_of
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
 from support.histograms import histogram_messages, histograms_of, pack, packed_of
-from support.intervals import Interval, add_intervals
-from support.store import NS_PER_S, Scenario, changed, run_record
+from support.intervals import NS_PER_S, Interval, add_intervals
+from support.store import Scenario, changed, run_record
 
 AGENTS = ("load1", "load2", "load3")
 SCENARIO = Scenario(agents=AGENTS, ramp_up_s=1, warm_up_s=2, measure_s=17)
