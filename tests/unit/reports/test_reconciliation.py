@@ -201,7 +201,7 @@ def test_a_run_whose_observer_was_lost_has_no_books() -> None:
     ("limits", "verdict"), [({}, "PASS"), ({"books_other_operations": 5}, "INVALID")]
 )
 def test_a_server_without_counts_is_no_fault_unless_there_is_a_limit(
-    limits: dict[str, int], verdict: str
+    limits: dict[str, Any], verdict: str
 ) -> None:
     one = {**observed({"search": None}), "kind": "other"}
     assert summary_of({REPLICA: one}, counted=[REPLICA], **limits).verdict == verdict

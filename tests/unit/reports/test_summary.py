@@ -4,19 +4,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ldapslam.jobs.run_plan import plan_of
-from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.model import Summary
 from ldapslam.results.histogram import Histogram
-from support.histograms import histogram_messages, histograms_of, packed_of
-from support.intervals import NS_PER_S, Interval, interval_of
-from support.store import Scenario, intervals, operation_of, summary_of
+from support.histograms import histograms_of
+from support.intervals import Interval
+from support.store import (
+    Scenario,
+    changed,
+    intervals,
+    operation_of,
+    run_record,
+    summary_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,75 +101,27 @@ def test_requests_without_an_answer_rank_above_every_response_time(
     assert series.max_us[4] is None
 
 
-def test_counters_are_sums_of_what_was_measured() -> None:
-    scenario = Scenario(failing=0.05)
-    rows = [
-        one
-        for record in intervals(scenario)
-        for one in record.operations
-        if one.stream == "writers"
-    ]
-    writers = operation_of(summary_of(scenario), "writers.modify")
-    for name in ("scheduled", "sent", "completed", "succeeded", "failed"):
-        measured = sum(getattr(row, name) for row in rows if row.measured)
-        assert writers.counts[name] == measured
-        assert writers.totals[name] == sum(getattr(row, name) for row in rows)
-    assert writers.counts["failed"] > 0
-    assert writers.error_share == writers.counts["failed"] / writers.counts["sent"]
-    assert sum(writers.result_codes.values()) == writers.counts["completed"]
-    failed = writers.outcome_times["failed"]["response_time"]
-    assert failed.count == writers.counts["failed"]
+def test_throughput_is_of_what_completed_in_the_phase_times_of_what_was_due(
+    healthy: Summary,
+) -> None:
+    first = [record for record in intervals(Scenario()) if record.index == 3]
+    due_before = sum(record.operations[0].completed for record in first)
+    drained = first[0].operations
 
+    def edit(record: Interval) -> Interval:
+        if record.index == 3:
+            due = [changed(one, measured=False) for one in record.operations]
+            return replace(record, operations=tuple(due))
+        return replace(record, operations=drained) if record.final else record
 
-def _record(index: int, phase: str, *operations: OperationInterval) -> Interval:
-    final = phase == "drain"
-    return interval_of("load1", index, phase=phase, final=final, operations=operations)
-
-
-def _completed(count: int, *, measured: bool) -> OperationInterval:
-    packed = packed_of([1_000_000] * count)
-    return OperationInterval(
-        stream="readers",
-        operation="search",
-        measured=measured,
-        scheduled=count,
-        sent=count,
-        completed=count,
-        succeeded=count,
-        result_codes={0: count},
-        histograms=histogram_messages({("response_time", "succeeded"): packed}),
-    )
-
-
-PLAN: dict[str, Any] = {
-    "phases": [
-        {"name": "warm_up", "start_ns": 0, "end_ns": NS_PER_S},
-        {"name": "measure", "start_ns": NS_PER_S, "end_ns": 3 * NS_PER_S},
-    ],
-    "boundaries_ns": [n * NS_PER_S for n in range(1, 4)],
-    "streams": [],
-}
-
-
-def test_throughput_is_of_what_completed_in_the_phase_times_of_what_was_due() -> None:
-    records = [
-        _record(0, "warm_up", _completed(5, measured=False)),
-        # 3 of these were due in the warm-up, but completed in the phase
-        _record(
-            1,
-            "measure",
-            _completed(3, measured=False),
-            _completed(40, measured=True),
-        ),
-        _record(2, "measure", _completed(37, measured=True)),
-        # 2 were due in the phase, but completed in the drain
-        _record(3, "drain", _completed(2, measured=True)),
-    ]
-    (search,) = summary_of(Scenario(agents=("load1",), plan=PLAN), records).operations
-    assert search.throughput_per_s == (3 + 40 + 37) / 2
-    assert search.counts["completed"] == 40 + 37 + 2
-    assert search.times["response_time"].count == 40 + 37 + 2
-    assert search.totals["completed"] == 5 + 3 + 40 + 37 + 2
+    search = operation_of(summary_of(Scenario(edit=edit)), "readers.search")
+    before = operation_of(healthy, "readers.search")
+    assert search.throughput_per_s == before.throughput_per_s
+    more = 2 * drained[0].completed
+    completed = before.counts["completed"] - due_before + more
+    assert search.counts["completed"] == completed
+    assert search.times["response_time"].count == completed
+    assert search.totals["completed"] == before.totals["completed"] + more
 
 
 def test_a_missing_interval_is_a_gap_in_every_series() -> None:
@@ -208,7 +166,7 @@ def test_a_long_run_is_merged_to_what_a_chart_can_show(
 
 
 def test_a_run_without_any_interval_has_a_summary() -> None:
-    no_plan = {key: [] for key in ("phases", "boundaries_ns", "streams")}
+    no_plan: dict[str, Any] = {"phases": [], "boundaries_ns": [], "streams": []}
     summary = summary_of(Scenario(plan=no_plan, run={"state": "failed"}), [])
     assert summary.verdict == "INVALID"
     assert summary.measure_s is None
@@ -216,7 +174,8 @@ def test_a_run_without_any_interval_has_a_summary() -> None:
 
 
 def test_intervals_belong_to_the_phase_they_lie_in() -> None:
-    plan = Plan(plan_of(PLAN))
+    scenario = Scenario(ramp_up_s=0, warm_up_s=1, measure_s=2, cool_down_s=0)
+    plan = Plan(run_record(scenario).plan)
     assert [one.phase for one in plan.intervals] == ["warm_up", "measure", "measure"]
     # the drain has a point of its own after the last
     assert [plan.point(index) for index in range(4)] == [0, 1, 2, 3]

@@ -202,8 +202,12 @@ CASES = {
     ),
     "requests without an answer excuse no send lag": Case(
         late(
-            *("writers", "send_lag", *[4_000_000] * 100),
-            **{"scheduled": 50, "sent": 50, "timed_out": 50},
+            "writers",
+            "send_lag",
+            *[4_000_000] * 100,
+            scheduled=50,
+            sent=50,
+            timed_out=50,
         ),
         {"send_lag": None},
     ),
@@ -389,7 +393,9 @@ def test_a_remedy_is_not_what_the_agents_have_already(
 ) -> None:
     scenario = replace(
         late("writers", "send_lag", *[4_000_000] * 100),
-        **{"facts": facts, "busy_share": 0.99, "thresholds": (FAST,)},
+        facts=facts,
+        busy_share=0.99,
+        thresholds=(FAST,),
     )
     summary = summary_of(scenario)
     rules = {rule.name: rule.remedy for rule in summary.rules}
