@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
+
+from ldapslam.base.arrays import Floats
 
 #: The part that `make test` takes.
 _SHARE = 0.2
@@ -30,6 +33,16 @@ class Draws:
         if self.is_all:
             return 0.0
         return 3 * math.sqrt(share * (1 - share) / self.of(number))
+
+
+def autoregressive(rng: np.random.Generator, count: int, r: float) -> Floats:
+    """Return values of the variance 1, each of which is `r` of the one before and a
+    value by chance."""
+    noise = rng.normal(0, np.sqrt(1 - r * r), count)
+    noise[0] = rng.normal()
+    for place in range(1, count):
+        noise[place] += r * noise[place - 1]
+    return noise
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,6 +20,8 @@ from ldapslam.results import schema
 from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import IntervalRecord, Part, Taken
 from ldapslam.results.store import Store
+
+NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +44,7 @@ class Interval:
 
     @property
     def snapshot(self) -> Snapshot:
-        return Snapshot(
-            index=self.index,
-            phase=self.phase,
-            start_ns=self.start_ns,
-            end_ns=self.end_ns,
-            final=self.final,
-            operations=self.operations,
-            streams=self.streams,
-            workers=self.workers,
-            host=self.host,
-            clock_step_ns=self.clock_step_ns,
-        )
+        return Snapshot(**{name: getattr(self, name) for name in _OF_SNAPSHOTS})
 
     @property
     def record(self) -> IntervalRecord:
@@ -71,21 +63,29 @@ class Interval:
     def of(
         cls, agent: str, attempt: int, sequence: int, snapshot: Snapshot
     ) -> Interval:
-        return cls(
-            agent,
-            attempt,
-            sequence,
-            snapshot.index,
-            snapshot.phase,
-            snapshot.start_ns,
-            snapshot.end_ns,
-            snapshot.final,
-            tuple(snapshot.operations),
-            tuple(snapshot.streams),
-            tuple(snapshot.workers),
-            snapshot.host if snapshot.HasField("host") else None,
-            snapshot.clock_step_ns,
-        )
+        values = {name: getattr(snapshot, name) for name in _OF_SNAPSHOTS}
+        for name in ("operations", "streams", "workers"):
+            values[name] = tuple(values[name])
+        if not snapshot.HasField("host"):
+            values["host"] = None
+        return cls(agent, attempt, sequence, **values)
+
+
+_OF_SNAPSHOTS = [one.name for one in Snapshot.DESCRIPTOR.fields]
+
+
+def interval_of(agent: str, index: int, **fields: Any) -> Interval:
+    """Return a report of second `index`, of the measure phase but for `fields`."""
+    start_ns = index * NS_PER_S
+    end_ns = start_ns + NS_PER_S
+    whole = Interval(agent, 1, index, index, "measure", start_ns, end_ns)
+    return replace(whole, **fields)
+
+
+def drain_of(agent: str, index: int, length_ns: int = 1_000_000) -> Interval:
+    """Return the report of an agent's drain after `index` intervals of a second."""
+    end_ns = index * NS_PER_S + length_ns
+    return interval_of(agent, index, phase="drain", end_ns=end_ns, final=True)
 
 
 def add_interval(store: Store, run_id: str, interval: Interval) -> Taken:

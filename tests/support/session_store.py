@@ -2,8 +2,8 @@
 """A synthetic run with every kind of figure: sessions, counts, expected failures,
 time-outs, paged searches, deletes without an entry, streams driven by Python.
 
-Deterministic, and small; `scale` makes it as large as a real one, for looking at.
-Each agent ends when its part of the counts is through: the second one later.
+Deterministic, and small. Each agent ends when its part of the counts is through: the
+second one later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
@@ -26,8 +25,8 @@ from ldapslam.proto.fields import SET_UP_TIMES
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.intervals import Interval, add_intervals
-from support.store import NS_PER_S, Scenario, agent_facts, run_record
+from support.intervals import NS_PER_S, Interval, add_intervals, interval_of
+from support.store import Scenario, agent_facts, run_record
 
 AGENTS = ("load1", "load2")
 #: Interval and time at which each agent was through.
@@ -93,9 +92,9 @@ STREAMS: dict[str, dict[str, Step]] = {
 }
 
 
-def fill_workload(store: Store, *, scale: int = 1) -> str:
-    """Puts the run into the store; returns its id."""
-    record = _record(scale)
+def fill_workload(store: Store) -> str:
+    """Put the run into the store; return its id."""
+    record = _record()
     store.create_run(replace(record, state="queued"))
     for number, agent in enumerate(AGENTS):
         facts = agent_facts(number, Scenario(agents=AGENTS))
@@ -108,19 +107,16 @@ def fill_workload(store: Store, *, scale: int = 1) -> str:
             "error": None,
         }
         store.put_agent(record.run_id, agent, {**facts, "clean_up": clean_up})
-    add_intervals(store, record.run_id, workload_intervals(scale=scale))
+    add_intervals(store, record.run_id, workload_intervals())
     store.set_run_state(record.run_id, "finished", "")
     return record.run_id
 
 
-def _record(scale: int) -> RunRecord:
-    record = run_record(
-        Scenario(agents=AGENTS, ramp_up_s=0, warm_up_s=0, cool_down_s=0)
-    )
+def _record() -> RunRecord:
     # of each agent: 9 and 10 intervals
     sessions = {
         name: sum(
-            19 * scale * step.per_s
+            19 * step.per_s
             for step in steps.values()
             if (step.plan or {}).get("is_first", True)
         )
@@ -149,7 +145,6 @@ def _record(scale: int) -> RunRecord:
             }
             for name, steps in STREAMS.items()
         ],
-        "validity": {},
         "thresholds": [
             "logins.login-bind.response_time.p95 < 10ms",
             "logins.login-bind.expected < 10%",
@@ -159,6 +154,7 @@ def _record(scale: int) -> RunRecord:
             "logins.*.tls_time.p95 < 20ms",
         ],
     }
+    record = run_record(Scenario(agents=AGENTS, plan=plan))
     manifest = {
         **record.manifest,
         "control_operations": {
@@ -166,17 +162,17 @@ def _record(scale: int) -> RunRecord:
             "ldap://ds2.example.com": {"bind": 2, "search": 4},
         },
     }
-    return replace(record, job_name="workload", plan=plan_of(plan), manifest=manifest)
+    return replace(record, job_name="workload", manifest=manifest)
 
 
-def workload_intervals(*, scale: int = 1) -> Iterator[Interval]:
+def workload_intervals() -> Iterator[Interval]:
     rng = np.random.default_rng(11)
     for index in range(max(last for last, _ in ENDS.values()) + 1):
         for agent in AGENTS:
             last, through_ns = ENDS[agent]
             if index <= last:
                 end_ns = through_ns if index == last else (index + 1) * NS_PER_S
-                yield _interval(rng, agent, index, end_ns, index == last, scale)
+                yield _interval(rng, agent, index, end_ns, index == last)
 
 
 def _interval(
@@ -185,25 +181,19 @@ def _interval(
     index: int,
     end_ns: int,
     is_final: bool,
-    scale: int,
 ) -> Interval:
-    start_ns = index * NS_PER_S
-    length_ns = end_ns - start_ns
-    return Interval(
-        agent=agent,
-        attempt=1,
-        sequence=index,
-        index=index,
-        phase="measure",
-        start_ns=start_ns,
+    length_ns = end_ns - index * NS_PER_S
+    return interval_of(
+        agent,
+        index,
         end_ns=end_ns,
         final=is_final,
         operations=tuple(
-            _operation(rng, stream, name, step, scale)
+            _operation(rng, stream, name, step)
             for stream, steps in STREAMS.items()
             for name, step in steps.items()
         ),
-        streams=tuple(_stream(rng, name, index, end_ns, scale) for name in STREAMS),
+        streams=tuple(_stream(rng, name, index, end_ns) for name in STREAMS),
         workers=(
             WorkerInterval(
                 model="closed",
@@ -217,9 +207,9 @@ def _interval(
 
 
 def _operation(
-    rng: np.random.Generator, stream: str, name: str, step: Step, scale: int
+    rng: np.random.Generator, stream: str, name: str, step: Step
 ) -> OperationInterval:
-    done = scale * step.per_s
+    done = step.per_s
     expected = {c: int(done * share) for c, share in (step.expected or {}).items()}
     failed = {c: round(done * share) for c, share in (step.failed or {}).items()}
     by_outcome = {
@@ -279,9 +269,9 @@ def _times(
 
 
 def _stream(
-    rng: np.random.Generator, name: str, index: int, end_ns: int, scale: int
+    rng: np.random.Generator, name: str, index: int, end_ns: int
 ) -> StreamInterval:
-    connects = scale * (80 if name == "logins" else 12 if index == 0 else 0)
+    connects = 80 if name == "logins" else 12 if index == 0 else 0
     times: dict[str, Any] = dict.fromkeys(SET_UP_TIMES)
     if connects:
         tcp, tls, bind = (
@@ -298,7 +288,7 @@ def _stream(
         connects=connects,
         binds=connects,
         extended=connects if name == "logins" else 0,
-        unbinds=12 * scale if end_ns % NS_PER_S else 0,
+        unbinds=12 if end_ns % NS_PER_S else 0,
         in_flight=12,
         # the last response of the churn was half a second before the end
         last_done_ns=end_ns - (500_000_000 if name == "churn" else 10_000_000),

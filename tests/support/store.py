@@ -8,7 +8,7 @@ writers in an open loop at a fixed rate, failures with result codes, a slow warm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -23,12 +23,19 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
+from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.intervals import Interval, add_intervals
+from support.intervals import (
+    NS_PER_S,
+    Interval,
+    add_intervals,
+    drain_of,
+    interval_of,
+)
 
-NS_PER_S = 1_000_000_000
 RUN_ID = "20260301-120000-demo-7f3a"
 
 Values = npt.NDArray[np.int64]
@@ -89,6 +96,10 @@ class Scenario:
     dropped: int = 0
     #: Stream -> fields of its plan that differ.
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Fields of the plan that differ.
+    plan: dict[str, Any] = field(default_factory=dict)
+    #: Changes each report before it is stored.
+    edit: Callable[[Interval], Interval] = lambda record: record
     #: Searches of each agent in each interval that have no answer.
     timed_out: int = 0
     unresolved: int = 0
@@ -110,13 +121,40 @@ class Scenario:
         return [second * NS_PER_S for second in range(1, last_s + 1)]
 
 
-def fill(store: Store, scenario: Scenario) -> str:
-    """Puts the run into the store; returns its id."""
+#: Fields of a scenario of few requests.
+SMALL: dict[str, Any] = {
+    "agents": ("load1",),
+    "measure_s": 2,
+    "searches_per_s": 60,
+    "thresholds": (),
+}
+
+
+def summary_of(
+    scenario: Scenario,
+    records: Iterable[Interval] | None = None,
+    *,
+    add: Callable[[Store], None] = lambda store: None,
+) -> Summary:
+    """Return the summary of the run that `fill` makes; `add` puts more into its store
+    before."""
+    with Store.open("sqlite://") as store:
+        run_id = fill(store, scenario, records)
+        add(store)
+        return summarise(store, run_id)
+
+
+def fill(
+    store: Store, scenario: Scenario, records: Iterable[Interval] | None = None
+) -> str:
+    """Put the run into the store, with all intervals of the scenario or with `records`
+    in their place; return its id."""
     record = run_record(scenario)
     store.create_run(replace(record, state="queued"))
     for number, agent in enumerate(scenario.agents):
         store.put_agent(record.run_id, agent, agent_facts(number, scenario))
-    add_intervals(store, record.run_id, intervals(scenario))
+    reported = intervals(scenario) if records is None else records
+    add_intervals(store, record.run_id, map(scenario.edit, reported))
     store.add_event(record.run_id, "started", "T0 reached", "2026-03-01T12:00:02Z")
     store.set_run_state(record.run_id, record.state, record.state_detail)
     return record.run_id
@@ -130,6 +168,16 @@ def changed(message: Changed, **values: Any) -> Changed:
         copy.ClearField(name)
     copy.MergeFrom(type(message)(**values))
     return copy
+
+
+def rule_of(summary: Summary, name: str) -> tuple[bool, str]:
+    """Return whether the run follows the rule, and what was observed."""
+    (rule,) = (one for one in summary.rules if one.name == name)
+    return rule.passed, rule.observed
+
+
+def operation_of(summary: Summary, title: str) -> OperationSummary:
+    return next(one for one in summary.operations if one.title == title)
 
 
 def run_record(scenario: Scenario) -> RunRecord:
@@ -192,6 +240,7 @@ def run_record(scenario: Scenario) -> RunRecord:
                 ],
                 "validity": {},
                 "thresholds": list(scenario.thresholds),
+                **scenario.plan,
             }
         ),
         manifest={
@@ -234,13 +283,15 @@ def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
     }
 
 
-#: Intervals by scenario, as text: many tests take the same scenario.
+#: Fields of a scenario that its intervals do not depend on.
+_BESIDE_INTERVALS = {"thresholds", "run", "facts", "streams", "plan", "edit"}
+#: Intervals by what they are drawn from, as text: many tests take the same ones.
 _drawn: dict[str, list[Interval]] = {}
 
 
 def intervals(scenario: Scenario) -> list[Interval]:
     """What the agents report; `changed` gives messages that differ."""
-    key = repr(scenario)
+    key = repr({k: v for k, v in vars(scenario).items() if k not in _BESIDE_INTERVALS})
     if key not in _drawn:
         _drawn[key] = list(_draw(scenario))
     return list(_drawn[key])
@@ -255,16 +306,7 @@ def _draw(scenario: Scenario) -> Iterator[Interval]:
             if (agent, index) not in scenario.lost:
                 yield record
     for agent in scenario.agents:
-        yield Interval(
-            agent=agent,
-            attempt=1,
-            sequence=len(ends),
-            index=len(ends),
-            phase="drain",
-            start_ns=ends[-1],
-            end_ns=ends[-1] + 3_000_000,
-            final=True,
-        )
+        yield drain_of(agent, len(ends), length_ns=3_000_000)
 
 
 def _interval(
@@ -290,14 +332,10 @@ def _interval(
     modifies = int(rng.poisson(scenario.modifies_per_s / len(scenario.agents)))
     measured = phase == "measure"
     lag_ns = rng.gamma(1.2, scenario.send_lag_scale_ns, modifies).astype(np.int64)
-    return Interval(
-        agent=scenario.agents[number],
-        attempt=1,
-        sequence=index,
-        index=index,
+    return interval_of(
+        scenario.agents[number],
+        index,
         phase=phase,
-        start_ns=start_ns,
-        end_ns=end_ns,
         operations=(
             changed(
                 _operation(

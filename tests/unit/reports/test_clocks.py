@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,15 +15,12 @@ from ldapslam.reports.charts.chart_data import event_marks
 from ldapslam.reports.collect.clocks import DRIFT_LIMIT, clock_of, clocks_of
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
-from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import ClockSample
 from ldapslam.results.store import Store
-from support.intervals import add_interval
-from support.plans import changed_plan
-from support.result_schema import result_schema
-from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
+from support.intervals import NS_PER_S, Interval
+from support.result_schema import valid_result
+from support.store import RUN_ID, Scenario, summary_of
 
 #: Monotonic clocks start when their hosts do: days apart.
 TOLD_NS = 3 * 86_400 * NS_PER_S + 7
@@ -62,14 +57,13 @@ def test_a_steady_drift_is_no_step() -> None:
 def test_the_true_deviation_is_always_within_the_bound(
     errors: list[float], bounds_us: list[float], ppm: float
 ) -> None:
-    found = [
-        ClockSample(
-            "load1",
-            number * 10 * NS_PER_S,
-            TOLD_NS + round((ppm * 10 * number + error * bound) * US),
-            round(bound * US),
-        )
+    deviations_us = [
+        ppm * 10 * number + error * bound
         for number, (error, bound) in enumerate(zip(errors, bounds_us, strict=False))
+    ]
+    found = [
+        one._replace(bound_ns=round(bound * US))
+        for one, bound in zip(samples(deviations_us), bounds_us, strict=False)
     ]
     clock = clock_of(found, TOLD_NS)
     # no sample is further off than its bound says
@@ -127,28 +121,23 @@ def test_deviations_count_from_the_offset_that_t0_was_told_by() -> None:
 
 
 def summary_with(
-    deviations_us: list[float], steps_ns: dict[int, int] | None = None, **run: Any
+    deviations_us: list[float], steps_ns: dict[int, int] | None = None, **plan: Any
 ) -> Summary:
     """A run of ten intervals; samples of both agents' clocks, every second."""
-    facts = {"clock_offset_us": TOLD_NS / 1000, "clock_drift_us": 9e9}
-    scenario = Scenario(facts=facts, run=run, lost=frozenset())
-    with Store.open("sqlite://") as store:
-        if steps_ns is None:
-            fill(store, scenario)
-        else:
-            store.create_run(replace(run_record(scenario), **run))
-            for agent in scenario.agents:
-                known = {**facts, "clock_offset_bound_us": 100.0}
-                store.put_agent(RUN_ID, agent, known)
-            for record in intervals(scenario):
-                step_ns = steps_ns.get(record.index, 0)
-                add_interval(store, RUN_ID, replace(record, clock_step_ns=step_ns))
+
+    def edit(record: Interval) -> Interval:
+        step_ns = (steps_ns or {}).get(record.index)
+        return record if step_ns is None else replace(record, clock_step_ns=step_ns)
+
+    def add(store: Store) -> None:
+        rows = samples(deviations_us, every_s=1)
         for agent in scenario.agents:
-            rows = [
-                one._replace(agent=agent) for one in samples(deviations_us, every_s=1)
-            ]
-            store.add_clock_samples(RUN_ID, rows)
-        return summarise(store, RUN_ID)
+            of_agent = [one._replace(agent=agent) for one in rows]
+            store.add_clock_samples(RUN_ID, of_agent)
+
+    facts = {"clock_offset_us": TOLD_NS / 1000, "clock_drift_us": 9e9}
+    scenario = Scenario(facts=facts, plan=plan, edit=edit)
+    return summary_of(scenario, add=add)
 
 
 def rule(summary: Summary) -> tuple[bool, str, str]:
@@ -167,9 +156,8 @@ def test_clocks_that_part_slowly_are_judged_by_how_far_they_went() -> None:
 
 
 def test_the_job_sets_how_far_clocks_may_go() -> None:
-    validity = {"clock_deviation": "20%"}
-    plan = changed_plan(run_record(Scenario()).plan, validity=validity)
-    summary = summary_with([11_200.0 * n for n in range(10)], plan=plan)
+    steps_us = [11_200.0 * n for n in range(10)]
+    summary = summary_with(steps_us, validity={"clock_deviation": "20%"})
     assert rule(summary)[0]
     assert "200.000 ms apart later" in rule(summary)[1]
 
@@ -183,25 +171,22 @@ def test_the_report_shows_clocks_over_the_run_and_their_steps() -> None:
     assert "load1 monotonic 5.000 3.0 2026-03-01 12:00:05" in lines
     assert "load1 wall 2.500 5.0 2026-03-01 12:00:07" in lines
     assert any("coordinator's: 1, the first by 5.000 ms" in n for n in summary.notes)
-    assert "clocks" in charts.draw(summary, content.charts())
-    result = result_of(summary)
-    jsonschema.validate(json.loads(json.dumps(result)), result_schema())
-    clock = result["agents"]["load1"]["clock"]
+    [place] = (one for one in content.charts() if one.name == "clocks")
+    assert charts.draw(summary, [place]).keys() == {"clocks"}
+    clock = valid_result(summary)["agents"]["load1"]["clock"]
     assert (clock["samples"], clock["steps"]) == (5, 1)
     assert clock["largest_deviation_us"] == 5_000
 
 
 def test_a_run_that_was_not_sampled_is_judged_as_it_was() -> None:
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, Scenario()))
+    summary = summary_of(Scenario())
     assert rule(summary) == (True, "within ±5.000 ms", "±0.250 ms (load2)")
     assert "clocks" not in {one.name for one in document(summary).charts()}
     assert summary.clocks == {}
 
 
 def test_restarts_and_silences_are_on_the_axis_and_in_the_log() -> None:
-    with Store.open("sqlite://") as store:
-        fill(store, Scenario())
+    def add(store: Store) -> None:
         for second, kind in (
             (4.5, "agent_silent"),
             (7, "agent_heard"),
@@ -210,15 +195,15 @@ def test_restarts_and_silences_are_on_the_axis_and_in_the_log() -> None:
             at_utc = f"2026-03-01T12:00:{second + 2:04.1f}00000Z"
             store.add_event(RUN_ID, kind, "for the test", at_utc)
         store.set_manifest(RUN_ID, {"adopted": ["2026-03-01T12:00:09Z"]})
-        summary = summarise(store, RUN_ID)
+
+    summary = summary_of(Scenario(), add=add)
     # the first event is T0; the last two are too near to be told apart
     assert [(mark, round(at_s, 1)) for mark, at_s in event_marks(summary)] == [
         ("2", 4.5),
         ("3–4", 7.0),
     ]
-    result = result_of(summary)
-    jsonschema.validate(result, result_schema())
-    assert [(one["kind"], one["at_s"]) for one in result["events"]] == [
+    events = valid_result(summary)["events"]
+    assert [(one["kind"], one["at_s"]) for one in events] == [
         ("started", 0.0),
         ("agent_silent", 4.5),
         ("agent_heard", 7.0),

@@ -42,8 +42,8 @@ from ldapslam.results.histogram import Histogram, block_of, header_of
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
 from support.histograms import histogram_messages, histograms_of, pack, packed_of
-from support.intervals import Interval, add_intervals
-from support.store import NS_PER_S, Scenario, changed, run_record
+from support.intervals import NS_PER_S, Interval, interval_of
+from support.store import RUN_ID, Scenario, changed, fill, run_record
 
 AGENTS = ("load1", "load2", "load3")
 SCENARIO = Scenario(agents=AGENTS, ramp_up_s=1, warm_up_s=2, measure_s=17)
@@ -119,11 +119,9 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> Interval:
         for measured in (False, True)
         if rng.random() < 0.8
     ]
-    return Interval(
+    return interval_of(
         agent,
-        attempt=1,
-        sequence=index,
-        index=index,
+        index,
         phase=phase,
         start_ns=start_ns + int(rng.integers(0, 90_000)),
         end_ns=start_ns + NS_PER_S + int(rng.integers(0, 90_000)),
@@ -172,25 +170,33 @@ def _records(seed: int) -> list[Interval]:
     ]
 
 
-def _filled(store: Store, records: list[Interval]) -> Any:
-    limits = ("*.*.response_time.p50 < 5ms",)
-    run = run_record(replace(SCENARIO, streams=STREAMS, thresholds=limits))
-    store.create_run(run)
-    add_intervals(store, run.run_id, records)
-    return run
+RUN = replace(SCENARIO, streams=STREAMS, thresholds=("*.*.response_time.p50 < 5ms",))
 
 
-def _collect(store: Store, run: Any, parts: int = 1) -> Collected:
-    found = columns.extent(store, run.run_id)
-    plan = Plan(run.plan, found.last)
-    return collect_run(store, run, plan, found, KEYS, VALIDITY, parts=parts)
+def _collected(
+    records: list[Interval],
+    *,
+    scenario: Scenario = RUN,
+    path: str | Path = "sqlite://",
+    parts: int = 1,
+) -> Collected:
+    with Store.open(path) as store:
+        if not store.runs():
+            fill(store, scenario, records)
+        found = columns.extent(store, RUN_ID)
+        run = store.run(RUN_ID)
+        plan = Plan(run.plan, found.last)
+        return collect_run(store, run, plan, found, KEYS, VALIDITY, parts=parts)
 
 
-@pytest.fixture(params=[1, 3 << 20], ids="window of {} bytes".format)
-def _window_bytes(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(columns, "_WINDOW_BYTES", request.param)
+def _expected(records: list[Interval]) -> ByRecord:
+    return by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
+
+
+@pytest.fixture
+def _small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each report is read by itself."""
+    monkeypatch.setattr(columns, "_WINDOW_BYTES", 1)
 
 
 def _check_totals(collected: Collected, expected: ByRecord) -> None:
@@ -253,13 +259,13 @@ def _check_servers(collected: Collected, records: list[Interval]) -> None:
                 assert pack(totals.times[metric]) == pack(whole)
 
 
-@pytest.mark.usefixtures("_window_bytes")
-@pytest.mark.parametrize("seed", [1, 2])
-def test_columns_add_up_to_what_records_do(seed: int) -> None:
-    records = _records(seed)
-    with Store.open("sqlite://") as store:
-        collected = _collect(store, _filled(store, records))
-    expected = by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
+@pytest.mark.parametrize("window_bytes", [1, 3 << 20])
+def test_columns_add_up_to_what_records_do(
+    window_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_WINDOW_BYTES", window_bytes)
+    records = _records(window_bytes)
+    collected, expected = _collected(records), _expected(records)
     _check_totals(collected, expected)
     _check_servers(collected, records)
     assert collected.intervals == len(records)
@@ -350,17 +356,15 @@ def _check_members(timeline: Timeline, place: int, members: list[Interval]) -> N
         assert server.throughput_per_s[place] == (rate and pytest.approx(rate * share))
 
 
-@pytest.mark.usefixtures("_window_bytes")
-@pytest.mark.parametrize("points", [600, 6])
+@pytest.mark.parametrize(("points", "window_bytes"), [(600, 3 << 20), (6, 1)])
 def test_points_show_what_their_records_say(
-    points: int, monkeypatch: pytest.MonkeyPatch
+    points: int, window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", points)
+    monkeypatch.setattr(columns, "_WINDOW_BYTES", window_bytes)
     records = _records(3)
-    with Store.open("sqlite://") as store:
-        run = _filled(store, records)
-        collected = _collect(store, run)
-    plan, timeline = Plan(run.plan), collected.timeline
+    timeline = _collected(records).timeline
+    plan = Plan(run_record(RUN).plan)
     numbers = sorted({plan.point(record.index) for record in records})
     assert len(timeline.start_s) == len(numbers)
     assert not any(timeline.is_gap)
@@ -411,7 +415,7 @@ def _is_beyond(
     return any(found) if found else None
 
 
-@pytest.mark.usefixtures("_window_bytes")
+@pytest.mark.usefixtures("_small_window")
 def test_each_interval_meets_a_threshold_on_a_percentile_or_misses_it() -> None:
     limits = {
         "*.*.response_time.p99 < 250ms": ("response_time", 99, 250_000),
@@ -419,7 +423,7 @@ def test_each_interval_meets_a_threshold_on_a_percentile_or_misses_it() -> None:
         "*.*.response_time.p99.99 < 1h": ("response_time", 99.99, 3.6e9),
     }
     others = ("*.*.errors < 1%", "*.*.response_time.max < 1s", "*.*.goodput > 1/s")
-    scenario = replace(SCENARIO, streams=STREAMS, thresholds=(*limits, *others))
+    scenario = replace(RUN, thresholds=(*limits, *others))
     # among requests without an answer, so the p99 is above any limit
     records = [
         replace(one, operations=tuple(changed(o, timed_out=90) for o in one.operations))
@@ -427,12 +431,8 @@ def test_each_interval_meets_a_threshold_on_a_percentile_or_misses_it() -> None:
         else one
         for one in _records(5)
     ]
-    with Store.open("sqlite://") as store:
-        run = run_record(scenario)
-        store.create_run(run)
-        add_intervals(store, run.run_id, records)
-        collected = _collect(store, run)
-        in_measure = [one for one in records if one.phase == "measure"]
+    collected = _collected(records, scenario=scenario)
+    in_measure = [one for one in records if one.phase == "measure"]
     assert collected.timeline.states.keys() == limits.keys()
     for expression, limit in limits.items():
         beyond = [
@@ -522,13 +522,9 @@ def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
                 operation="search",
                 completed=(end_ns - start_ns) // 1_000_000,
             )
-            record = Interval(
-                agent, 1, index, index, "measure", start_ns, end_ns, operations=(done,)
-            )
-            records.append(record)
-    with Store.open("sqlite://") as store:
-        collected = _collect(store, _filled(store, records))
-    rates = collected.timeline.operations[KEYS[0]].throughput_per_s
+            fields = {"start_ns": start_ns, "end_ns": end_ns, "operations": (done,)}
+            records.append(interval_of(agent, index, **fields))
+    rates = _collected(records).timeline.operations[KEYS[0]].throughput_per_s
     assert rates == [pytest.approx(3_000, abs=4)] * len(planned)
 
 
@@ -537,21 +533,14 @@ def test_a_run_with_all_values_above_one_hour_is_collected() -> None:
     for one in (one for record in records for one in record.operations):
         for histogram in one.histograms:
             histogram.packed = packed_of([4_000 * NS_PER_S])
-    with Store.open("sqlite://") as store:
-        collected = _collect(store, _filled(store, records))
-    expected = by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
-    _check_totals(collected, expected)
+    _check_totals(_collected(records), _expected(records))
 
 
-def test_a_run_collected_in_parts_is_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_collected_in_parts_is_the_run(tmp_path: Path) -> None:
     records = _records(4)
-    with Store.open(tmp_path / "results.sqlite") as store:
-        run = _filled(store, records)
-        whole, in_parts = _collect(store, run), _collect(store, run, parts=3)
-    expected = by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
-    _check_totals(in_parts, expected)
+    path = tmp_path / "results.sqlite"
+    whole, in_parts = (_collected(records, path=path, parts=n) for n in (1, 3))
+    _check_totals(in_parts, _expected(records))
     assert in_parts.timeline == whole.timeline
     assert in_parts.complete == whole.complete
     assert in_parts.measure_start_ns == whole.measure_start_ns

@@ -66,7 +66,6 @@ from ldapslam.reports.formats.pdf import render_pdf
 from ldapslam.reports.formats.render import render, result_json
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.reports.sections.report_document import document
@@ -76,8 +75,8 @@ from ldapslam.results.store import Store
 from support.golden import Compare
 from support.histograms import packed_of
 from support.plans import changed_streams
-from support.result_schema import result_schema
-from support.store import RUN_ID, Scenario, fill, intervals
+from support.result_schema import result_schema, valid_result
+from support.store import RUN_ID, Scenario, fill, intervals, operation_of, summary_of
 
 SPOILT = Scenario(
     lost=frozenset({("load2", 5)}), dropped=1, failing=0.05, timed_out=1, unresolved=1
@@ -98,8 +97,7 @@ def summary(store: Store) -> Summary:
 
 @pytest.fixture(scope="module")
 def spoilt() -> Summary:
-    with Store.open("sqlite://") as store:
-        return summarise(store, fill(store, SPOILT))
+    return summary_of(SPOILT)
 
 
 @pytest.fixture(scope="module")
@@ -129,21 +127,21 @@ def test_result_is_as_reviewed(summary: Summary, golden: Compare) -> None:
 def test_the_schema_is_one_and_results_follow_it(
     summary: Summary, spoilt: Summary
 ) -> None:
-    schema = result_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator.check_schema(result_schema())
     for one in (summary, spoilt):
-        jsonschema.validate(json.loads(result_json(one)), schema)
+        valid_result(one)
 
 
-def test_the_result_of_a_run_without_data_follows_the_schema() -> None:
-    scenario = Scenario(run={"state": "failed", "t0_utc": None, "agents": ()})
-    with Store.open("sqlite://") as store:
-        fill(store, replace(scenario, agents=()))
-        result = result_of(summarise(store, RUN_ID))
-    jsonschema.validate(result, result_schema())
-    figures = result["streams"]["readers"]["search"]
+def test_a_run_without_any_data_has_a_result_and_charts() -> None:
+    state = {"state": "failed", "t0_utc": None, "agents": ()}
+    empty = summary_of(Scenario(run=state, agents=()))
+    figures = valid_result(empty)["streams"]["readers"]["search"]
     assert figures["response_time_us"]["p50"] is None
     assert figures["throughput_per_s"] is None
+    content = document(empty)
+    drawings = charts.draw(empty, content.charts())
+    assert set(drawings) == {place.name for place in content.charts()}
+    assert "INVALID" in render_html(content, drawings)
 
 
 class _Page(HTMLParser):
@@ -291,12 +289,9 @@ def test_the_script_finds_the_values_that_are_drawn(
         left, top, right, bottom = panel["box"]
         assert 0 < left < right < data["width"]
         assert 0 < top < bottom < height
-        series = spoilt.timeline.operations[one.stream, one.operation]
         [p50] = [line for line in panel["lines"] if line["label"] == "p50"]
-        starts_s, ends_s = data["spans"][p50["spans"]]
-        assert starts_s == pytest.approx(spoilt.timeline.start_s, rel=1e-6)
-        assert ends_s == pytest.approx(spoilt.timeline.end_s, rel=1e-6)
         found = [y and y * 1000 for y in p50["y"]]
+        series = spoilt.timeline.operations[one.stream, one.operation]
         assert found == [us and pytest.approx(us, rel=1e-4) for us in series.p50_us]
         assert f'id="{p50["id"]}"' in drawn["response_times"]
     assert "<metadata" not in drawn["percentiles"]
@@ -364,26 +359,16 @@ def test_the_first_page_has_what_its_reader_must_know(summary: Summary) -> None:
         "thresholds",
         "headline",
     ]
-    later = [section.in_appendix for section in content.sections]
-    assert later == sorted(later), "the appendix comes last"
-    lines = render_text(content).splitlines()
-    assert lines[2:5] == [
-        "is it fast enough?",
-        "  ! Limits changed by the job: send_lag_p99 100ms (default 1ms).",
-        "  ! All is new.",
-    ]
 
 
 @pytest.mark.parametrize(("more", "is_told"), [(1, True), (0, False)])
 def test_searches_that_find_nothing_are_told_from_one_percent(
     summary: Summary, more: int, is_told: bool
 ) -> None:
-    readers, *others = summary.streams
-    (search,) = readers.operations
+    search = operation_of(summary, "readers.search")
     empty = search.counts["succeeded"] // 100 + more
     counts = Counter({**search.counts, "empty": empty})
-    readers = replace(readers, operations=(replace(search, counts=counts),))
-    found = replace(summary, streams=(readers, *others))
+    found = with_search(summary, counts=counts)
     told = [one for one in document(found).cautions if "found nothing" in one]
     assert told == ["readers.search: 1.0% of the searches found nothing."] * is_told
     # the reason of the verdict says so already
@@ -407,8 +392,7 @@ def test_names_and_texts_of_a_job_are_never_markup() -> None:
     # a name has no slash
     run = {"job_name": nasty.replace("/", ""), "job_text": nasty}
     scenario = Scenario(agents=("<b>&$x$",), run=run)
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, scenario))
+    summary = summary_of(scenario)
     content = document(summary)
     drawings = charts.draw(summary, content.charts())
     page = render_html(content, drawings)
@@ -443,21 +427,9 @@ def test_every_chart_has_a_title_and_a_description(
 
 
 def test_a_run_without_errors_has_no_chart_of_errors() -> None:
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, Scenario(failing=0.0)))
-    content = document(summary)
+    content = document(summary_of(Scenario(failing=0.0)))
     assert "errors" not in {place.name for place in content.charts()}
     assert "Every request of the measure phase succeeded." in render_text(content)
-
-
-def test_charts_of_a_run_without_any_data_can_be_drawn() -> None:
-    scenario = Scenario(run={"state": "failed", "agents": ()}, agents=())
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, scenario))
-    content = document(summary)
-    drawings = charts.draw(summary, content.charts())
-    assert set(drawings) == {place.name for place in content.charts()}
-    assert "INVALID" in render_html(content, drawings)
 
 
 def _timeline() -> Timeline:
@@ -474,15 +446,19 @@ def _timeline() -> Timeline:
 
 def test_a_gap_breaks_the_line_and_is_never_bridged() -> None:
     timeline = _timeline()
-    assert gap_spans(timeline, 5.0) == [(1.0, 2.0), (3.0, 4.0)]
     values = [10.0, None, 30.0, 40.0]
-    xs, ys = middles(timeline, values)
-    assert xs == [0.5, 1.5, 2.5, 3.0, 4.5]
-    assert [str(y) for y in ys] == ["10.0", "nan", "30.0", "nan", "40.0"]
-    xs, ys = steps(timeline, values)
-    assert xs == [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 5.0]
-    assert [str(y) for y in ys[2:4]] == ["nan", "nan"]
-    assert str(ys[6]) == "nan"
+    for line, is_steps in ((middles, False), (steps, True)):
+        xs, ys = line(timeline, values)
+        starts_s, ends_s, found = spans_of(timeline, xs, ys, is_steps=is_steps)
+        known = {
+            (start_s, end_s): y
+            for start_s, end_s, y in zip(starts_s, ends_s, found, strict=True)
+            if not math.isnan(y)
+        }
+        assert known == {(0.0, 1.0): 10.0, (2.0, 3.0): 30.0, (4.0, 5.0): 40.0}
+        # a line without a value between them would join 30 and 40
+        between = xs.index(3.0, xs.index(2.0) + 1 if is_steps else 0)
+        assert any(math.isnan(y) for y in ys[between : between + 2])
 
 
 def test_of_many_agents_those_that_differ_most_are_shown() -> None:
@@ -509,19 +485,16 @@ def test_of_many_agents_those_that_differ_most_are_shown() -> None:
 
 
 def test_agents_and_servers_have_strips_where_there_are_several() -> None:
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, Scenario(agents=("load1",))))
+    summary = summary_of(Scenario(agents=("load1",)))
     names = [place.name for place in document(summary).charts()]
     assert not [name for name in names if name.endswith("strips")]
     one = ServerSeries([5.0] * 11, [700.0] * 11, [None] * 11)
     timeline = replace(summary.timeline, servers={"ldap://a": one, "ldap://b": one})
     several = replace(summary, timeline=timeline)
     content = document(several)
-    assert "server_strips" in [place.name for place in content.charts()]
-    [text] = re.findall(
-        r"<metadata>(.*?)</metadata>",
-        charts.draw(several, content.charts())["server_strips"],
-    )
+    [place] = (one for one in content.charts() if one.name == "server_strips")
+    drawing = charts.draw(several, [place])["server_strips"]
+    [text] = re.findall(r"<metadata>(.*?)</metadata>", drawing)
     panels = json.loads(unescape(text))["panels"]
     assert [one["unit"] for one in panels] == ["completions/s", "p90, ms"] * 2, (
         "no point has enough requests for a p99"
@@ -532,19 +505,6 @@ def test_agents_and_servers_have_strips_where_there_are_several() -> None:
     first, second, third, _ = (one["box"] for one in panels)
     assert first[1] == second[1] < third[1]
     assert first[0] == third[0] < second[0]
-
-
-def test_a_value_is_of_its_point_and_of_no_time_without_one() -> None:
-    timeline, values = _timeline(), [10.0, None, 30.0, 40.0]
-    for line, is_steps in ((middles, False), (steps, True)):
-        xs, ys = line(timeline, values)
-        starts_s, ends_s, found = spans_of(timeline, xs, ys, is_steps=is_steps)
-        known = {
-            (start_s, end_s): y
-            for start_s, end_s, y in zip(starts_s, ends_s, found, strict=True)
-            if not math.isnan(y)
-        }
-        assert known == {(0.0, 1.0): 10.0, (2.0, 3.0): 30.0, (4.0, 5.0): 40.0}
 
 
 def test_samples_reach_half_way_to_their_neighbours() -> None:
@@ -563,6 +523,7 @@ def test_samples_reach_half_way_to_their_neighbours() -> None:
 def test_a_gap_of_a_second_in_a_day_can_be_seen() -> None:
     day_s = 86_400.0
     timeline = _timeline()
+    assert gap_spans(timeline, 5.0) == [(1.0, 2.0), (3.0, 4.0)]
     timeline.gaps = [(100.0, 101.0), (5000.0, 5001.0), (5100.0, 5101.0)]
     (first, second) = gap_spans(timeline, day_s)
     assert first == (100.0, 100.0 + day_s / 300)
@@ -572,21 +533,9 @@ def test_a_gap_of_a_second_in_a_day_can_be_seen() -> None:
 def test_a_value_without_neighbours_gets_a_marker() -> None:
     nan = float("nan")
     assert lonely([1.0, nan, 2.0, 3.0, nan, 4.0]) == [0, 5]
-    assert lonely([]) == []
-
-
-def test_a_chart_says_which_percentiles_its_points_are_too_small_for() -> None:
     # a gap has no sample, a point of a phase without load an empty one
     assert too_few(Series(sample=[100, None, 0])) == "p99 ≥ 1\u202f000"
     assert too_few(Series(sample=[1000, None])) == ""
-
-
-def _with_streams(**gauges: Any) -> Timeline:
-    """Of three points; the first is of the warm-up."""
-    timeline = _timeline()
-    timeline.phases = Phase("warm_up", 0, 1), Phase("measure", 1, 5)
-    timeline.streams["writers"] = StreamSeries(**gauges)
-    return timeline
 
 
 @pytest.mark.parametrize(
@@ -602,7 +551,10 @@ def _with_streams(**gauges: Any) -> Timeline:
 def test_queues_are_drawn_where_they_change(
     in_flight: list[Any], backlog: list[Any], *, is_shown: bool
 ) -> None:
-    timeline = _with_streams(in_flight=in_flight, backlog=backlog)
+    timeline = _timeline()
+    timeline.phases = Phase("warm_up", 0, 1), Phase("measure", 1, 5)
+    gauges = StreamSeries(in_flight=in_flight, backlog=backlog)
+    timeline.streams["writers"] = gauges
     assert queued(timeline) == ["writers"] * is_shown
 
 
@@ -643,31 +595,52 @@ def test_a_run_that_queued_has_charts_of_it(summary: Summary) -> None:
         places = document(one).charts()
         names = {"queues", "waits"} & {place.name for place in places}
         assert names == ({"queues", "waits"} if one is changed else set())
-        assert set(charts.draw(one, places)) == {place.name for place in places}
+        wanted = [place for place in places if place.name in names]
+        assert charts.draw(one, wanted).keys() == names
+
+
+def _table(content: Document, name: str) -> Table:
+    [shown] = [
+        block
+        for section in content.sections
+        for block in section.blocks
+        if isinstance(block, Table) and block.name == name
+    ]
+    return shown
+
+
+def _column(summary: Summary, name: str, title: str) -> list[Cell]:
+    shown = _table(document(summary), name)
+    place = [column.title for column in shown.columns].index(title)
+    return [row[place] for row in shown.rows]
+
+
+def with_search(summary: Summary, **changes: Any) -> Summary:
+    """The run with other figures of the readers' search."""
+    readers, writers = summary.streams
+    (search,) = readers.operations
+    readers = replace(readers, operations=(replace(search, **changes),))
+    return replace(summary, streams=(readers, writers))
+
+
+def planned(summary: Summary, **streams: dict[str, Any]) -> Document:
+    """The report of the run with other plans of its streams."""
+    plan = changed_streams(summary.run.plan, **streams)
+    return document(replace(summary, run=replace(summary.run, plan=plan)))
 
 
 def test_the_time_in_which_a_threshold_was_missed_stands_beside_it(
     summary: Summary,
 ) -> None:
-    p99, errors = [one.expression for one in summary.thresholds if not one.is_default]
-    timeline = replace(
-        summary.timeline, states={p99: {("a", "b"): bytearray((0, 1, 1, 2, 1))}}
-    )
-    found = []
-    for one in (summary, replace(summary, timeline=timeline)):
-        [shown] = [
-            block
-            for block in document(one).sections[0].blocks
-            if isinstance(block, Table) and block.name == "thresholds"
-        ]
-        titles = [column.title for column in shown.columns]
-        rows = [dict(zip(titles, row, strict=True)) for row in shown.rows]
-        found.append({row["Threshold"].text: row.get("Time missed") for row in rows})
-    assert set(found[0].values()) == {None}
-    assert (found[1][p99], found[1][errors]) == (
-        Cell("25.0", hint="1 of 4 intervals"),
-        Cell("–", "muted", "it is not about intervals"),
-    )
+    p99, errors, *_ = (one.expression for one in summary.thresholds)
+    titles = [one.title for one in _table(document(summary), "thresholds").columns]
+    assert "Time missed" not in titles
+    states = {p99: {("a", "b"): bytearray((0, 1, 1, 2, 1))}}
+    missed = replace(summary, timeline=replace(summary.timeline, states=states))
+    names = [one.text for one in _column(missed, "thresholds", "Threshold")]
+    times = dict(zip(names, _column(missed, "thresholds", "Time missed"), strict=True))
+    assert times[p99] == Cell("25.0", hint="1 of 4 intervals")
+    assert times[errors] == Cell("–", "muted", "it is not about intervals")
 
 
 @pytest.mark.parametrize(("known", "text"), [(5, "20.0"), (4, "n/a")])
@@ -678,57 +651,40 @@ def test_the_time_missed_is_not_told_of_few_of_the_intervals(
     states = {p99: {("a", "b"): bytearray((2, *[1] * (known - 1), 0, 0, 0, 0, 0))}}
     timeline = replace(summary.timeline, states=states)
     one = replace(summary, timeline=timeline, measure_s=10.0, interval_s=1.0)
-    assert f"{text}\n" in _column(one, "thresholds", "Time missed")
-
-
-def _column(summary: Summary, name: str, title: str) -> str:
-    """The cells of a column of a table, a line for each."""
-    [shown] = [
-        block
-        for section in document(summary).sections
-        for block in section.blocks
-        if isinstance(block, Table) and block.name == name
-    ]
-    place = [column.title for column in shown.columns].index(title)
-    return "".join(f"{row[place].text}\n" for row in shown.rows)
+    times = [cell.text for cell in _column(one, "thresholds", "Time missed")]
+    assert text in times
 
 
 def test_operations_without_any_success_say_so(summary: Summary) -> None:
-    nothing = distribution(Histogram())
-    [readers, writers] = summary.streams
-    [search] = readers.operations
-    times = {**search.times, "response_time": nothing}
-    failed = replace(search, times=times, outcome_times={})
-    one = replace(summary, streams=(replace(readers, operations=(failed,)), writers))
+    times = operation_of(summary, "readers.search").times
+    nothing = {**times, "response_time": distribution(Histogram())}
+    one = with_search(summary, times=nothing, outcome_times={})
     assert ("p99", "– (no success)") in document(one).glance[0].statistics
-    assert _column(one, "headline", "p50").startswith("–\n")
-    assert "–: no success, so no times." in render_text(document(one))
-    assert "no success" not in render_text(document(summary))
-    found = search.times["response_time"]
-    limited = replace(failed, outcome_times={"expected": {"response_time": found}})
-    one = replace(summary, streams=(replace(readers, operations=(limited,)), writers))
-    text = render_text(document(one))
+    assert _column(one, "headline", "p50")[0].text == "–"
+    known = {"expected": {"response_time": times["response_time"]}}
+    one = with_search(summary, times=nothing, outcome_times=known)
     before = dict(document(summary).glance[0].statistics)
     after = dict(document(one).glance[0].statistics)
     assert after["p99 of expected results"] == before["p99"]
-    assert "no success came: its times are those of the expected results" in text
-    assert _column(one, "headline", "p50") == _column(summary, "headline", "p50")
+    assert "no success came: its times are those of the expected results" in (
+        render_text(document(one))
+    )
+    p50s = [_column(each, "headline", "p50")[0].text for each in (one, summary)]
+    assert p50s[0] == p50s[1]
 
 
+@pytest.mark.parametrize(
+    ("cause", "is_told"), [(Cause.GENERATOR, True), (Cause.EVIDENCE, False)]
+)
 def test_an_invalid_run_says_where_only_the_generator_is_at_fault(
-    summary: Summary,
+    summary: Summary, cause: Cause, *, is_told: bool
 ) -> None:
-    def said(*causes: Cause) -> str:
-        rules = tuple(
-            replace(rule, passed=False, cause=cause)
-            for rule, cause in zip(summary.rules, causes, strict=False)
-        )
-        one = replace(summary, verdict="INVALID", rules=rules)
-        return document(one).statement
-
-    generator, evidence = Cause.GENERATOR, Cause.EVIDENCE
-    assert "run again on another host" in said(generator, generator)
-    assert "another host" not in said(generator, evidence)
+    first, second, *rest = (replace(one, passed=True) for one in summary.rules)
+    first = replace(first, passed=False, cause=Cause.GENERATOR)
+    second = replace(second, passed=False, cause=cause)
+    rules = (first, second, *rest)
+    one = replace(summary, verdict="INVALID", rules=rules)
+    assert ("run again on another host" in document(one).statement) is is_told
 
 
 def test_what_stands_in_backticks_is_code_and_nothing_of_it_is_markup(
@@ -754,13 +710,11 @@ def test_p99_99_is_shown_of_operations_with_enough_requests(
     summary: Summary, number: int
 ) -> None:
     times = distribution(Histogram.merge([packed_of([1_000_000] * number)]))
-    [readers, writers] = summary.streams
-    [search] = readers.operations
-    often = replace(search, times={**search.times, "response_time": times})
-    streams = (replace(readers, operations=(often,)), writers)
+    known = operation_of(summary, "readers.search").times
+    often = with_search(summary, times={**known, "response_time": times})
     tables = {
         one.caption: [column.title for column in one.columns]
-        for section in document(replace(summary, streams=streams)).sections
+        for section in document(often).sections
         for one in section.blocks
         if isinstance(one, Table)
     }
@@ -785,37 +739,30 @@ def test_the_headline_is_goodput_where_it_is_another_figure(
     goodput: float | None,
     shown: tuple[str, str],
 ) -> None:
-    [readers, writers] = summary.streams
-    [search] = readers.operations
-    changed = replace(search, throughput_per_s=throughput, goodput_per_s=goodput)
-    streams = (replace(readers, operations=(changed,)), writers)
-    tile = document(replace(summary, streams=streams)).glance[0]
-    assert tile.statistics[0] == shown
-
-
-def test_the_load_of_an_open_loop_has_its_connections(summary: Summary) -> None:
-    plan = changed_streams(summary.run.plan, writers={"connections": 16})
-    run = replace(summary.run, plan=plan)
-    load = dict(document(replace(summary, run=run)).facts)["Load"]
-    assert "writers (150/s open loop on supplier, 16 connections" in load
+    one = with_search(summary, throughput_per_s=throughput, goodput_per_s=goodput)
+    assert document(one).glance[0].statistics[0] == shown
 
 
 @pytest.mark.parametrize(
-    ("planned", "told"),
+    ("streams", "told"),
     [
-        ({"think_time_ns": 5_000_000}, "think time 5ms"),
-        ({"reconnect_operations": 1}, "a new connection for each request"),
-        ({"reconnect_operations": 9000}, "a new connection for every 9,000 requests"),
-        ({"reconnect_ns": 10**10}, "a new connection every 10s"),
+        ({"writers": {"connections": 16}}, "(150/s open loop on supplier, 16 conn"),
+        ({"readers": {"think_time_ns": 5_000_000}}, "on replica, think time 5ms)"),
+        *(
+            ({"readers": reconnects}, f"a new connection {told})")
+            for reconnects, told in (
+                ({"reconnect_operations": 1}, "for each request"),
+                ({"reconnect_operations": 9000}, "for every 9,000 requests"),
+                ({"reconnect_ns": 10**10}, "every 10s"),
+            )
+        ),
     ],
 )
-def test_the_load_has_the_pauses_and_the_reconnects_of_clients(
-    summary: Summary, planned: dict[str, int], told: str
+def test_the_load_has_the_connections_the_pauses_and_the_reconnects_of_clients(
+    summary: Summary, streams: dict[str, dict[str, int]], told: str
 ) -> None:
-    plan = changed_streams(summary.run.plan, readers=planned)
-    one = replace(summary, run=replace(summary.run, plan=plan))
-    load = dict(document(one).facts)["Load"].replace("\u202f", ",")
-    assert f"(24 clients closed loop on replica, {told})" in load
+    load = dict(planned(summary, **streams).facts)["Load"]
+    assert told in load.replace("\u202f", ",")
 
 
 def test_what_thresholds_name_is_in_the_first_tables() -> None:
@@ -824,14 +771,8 @@ def test_what_thresholds_name_is_in_the_first_tables() -> None:
         "*.*.response_time.p90 < 9s",
         "*.modify.mean < 1s",
     )
-    with Store.open("sqlite://") as store:
-        fill(store, Scenario(thresholds=thresholds))
-        found = document(summarise(store, RUN_ID))
-    (headline,) = (
-        block
-        for block in found.sections[0].blocks
-        if isinstance(block, Table) and block.name == "headline"
-    )
+    found = document(summary_of(Scenario(thresholds=thresholds)))
+    headline = _table(found, "headline")
     titles = [one.title for one in headline.columns]
     assert titles[-8:] == [
         *("mean", "p50", "p90", "p95"),
@@ -855,9 +796,8 @@ def test_what_thresholds_name_is_in_the_first_tables() -> None:
 def test_the_first_page_says_what_the_clean_up_has_left(
     done: dict[str, Any], told: bool
 ) -> None:
-    with Store.open("sqlite://") as store:
-        fill(store, Scenario(agents=("load1",), facts={"clean_up": done}))
-        found = document(summarise(store, RUN_ID))
+    scenario = Scenario(agents=("load1",), facts={"clean_up": done})
+    found = document(summary_of(scenario))
     said = dict(found.facts).get("Clean-up")
     assert said == ("removed 3 entries, 0 left" if told else None)
     cautions = [one for one in found.cautions if "still in the directory" in one]
@@ -872,8 +812,8 @@ def test_what_is_the_same_of_all_streams_is_told_once_and_long_lists_are_cut(
         for number in range(6)
     ]
     same = {"identity": "anonymous", "tls": "no TLS"}
-    plan = changed_streams(summary.run.plan, readers={"operations": many}, writers=same)
-    facts = dict(document(replace(summary, run=replace(summary.run, plan=plan))).facts)
+    one = planned(summary, readers={"operations": many}, writers=same)
+    facts = dict(one.facts)
     assert facts["Connections"] == "anonymous, no TLS"
     assert "readers.o4: 444" in facts["Requests"]
     assert facts["Requests"].endswith("4…; and 2 more: see the job file")

@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ldapslam.reports.charts import charts
-from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.render import FILES, render
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
@@ -24,9 +20,9 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
-from support.intervals import Interval, add_intervals
-from support.result_schema import result_schema
-from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
+from support.intervals import NS_PER_S, Interval
+from support.result_schema import valid_result
+from support.store import RUN_ID, Scenario, fill, intervals, run_record, summary_of
 
 SCENARIO = Scenario(
     agents=("load1", "load2", "load3"),
@@ -42,13 +38,8 @@ RECORDS = {(one.agent, one.index): one for one in intervals(SCENARIO)}
 STATES = ("finished", "failed", "cancelled", "running", "draining", "preparing")
 
 
-def _summary(
-    store: Store, records: list[Interval], state: str = "finished", **run: Any
-) -> Summary:
-    record = replace(run_record(SCENARIO), state=state, **run)
-    store.create_run(record)
-    add_intervals(store, record.run_id, records)
-    return summarise(store, record.run_id)
+def _summary(records: list[Interval], state: str = "finished", **run: Any) -> Summary:
+    return summary_of(replace(SCENARIO, run={"state": state, **run}), records)
 
 
 def _ended_in(
@@ -106,9 +97,8 @@ def test_gaps_are_the_records_that_are_missing(
     there: set[tuple[str, int]], state: str, has_t0: bool
 ) -> None:
     times = {} if has_t0 else {"t0_utc": None, "started_utc": None}
-    with Store.open("sqlite://") as store:
-        chosen = [RECORDS[key] for key in sorted(there)]
-        summary = _summary(store, chosen, state, **times)
+    chosen = [RECORDS[key] for key in sorted(there)]
+    summary = _summary(chosen, state, **times)
     assert _listed(summary) == _missing(there, state)
     assert sum(gap.count for gap in summary.completeness.gaps) == len(_listed(summary))
     assert summary.completeness.is_live == (state not in FINAL_STATES)
@@ -133,7 +123,7 @@ def test_gaps_are_the_records_that_are_missing(
         assert not complete & set(range(round(start_s), round(end_s)))
     text = render_text(document(summary))
     assert bool(summary.completeness.gaps) == ("Missing intervals" in text)
-    jsonschema.validate(json.loads(json.dumps(result_of(summary))), result_schema())
+    valid_result(summary)
 
 
 @settings(
@@ -161,8 +151,9 @@ def test_any_part_of_a_run_has_a_report_in_every_format(
             else (RECORDS[agent, index],)
         )
     ]
+    scenario = replace(SCENARIO, run={"state": state})
     with Store.open("sqlite://") as store:
-        summary = _summary(store, chosen, state)
+        summary = summarise(store, fill(store, scenario, chosen))
         paths = render(summary, tmp_path, store=store)
     assert [path.name for path in paths] == list(FILES.values())
     assert all(path.stat().st_size for path in paths)
@@ -175,14 +166,13 @@ def test_any_part_of_a_run_has_a_report_in_every_format(
 def test_of_a_lost_agent_it_is_said_when_and_why_it_was_lost() -> None:
     chosen = [r for (agent, n), r in RECORDS.items() if agent != "load2" or n < 4]
     chosen.remove(RECORDS["load3", 5])
-    record = run_record(SCENARIO)
-    with Store.open("sqlite://") as store:
-        store.create_run(record)
-        add_intervals(store, record.run_id, chosen)
+
+    def add(store: Store) -> None:
         for second, kind in ((9, "agent_lost"), (11, "agent_failed")):
             text, at_utc = "agent 'load2': it is gone", f"2026-03-01T12:00:{second:02}Z"
-            store.add_event(record.run_id, kind, text, at_utc)
-        summary = summarise(store, record.run_id)
+            store.add_event(RUN_ID, kind, text, at_utc)
+
+    summary = summary_of(SCENARIO, chosen, add=add)
     lost = "5 of load2 (4–8; lost at +7.0 s: it is gone)"
     reason = f"intervals are missing: {lost}, 1 of load3; 27.8% of those measured"
     assert summary.reasons[0].startswith(reason)
@@ -196,8 +186,7 @@ def test_an_interval_that_an_agent_cut_short_is_not_drawn_as_if_complete() -> No
     on to the end."""
     kept = [record for (agent, _), record in RECORDS.items() if agent != "load2"]
     kept += _until("load2", 4, 600_000_000)
-    with Store.open("sqlite://") as store:
-        summary = _summary(store, kept)
+    summary = _summary(kept)
     timeline = summary.timeline
     assert timeline.is_gap[:PLANNED] == [False] * 4 + [True] * 4
     assert timeline.gaps == [(4.0, 8.0)]
@@ -222,17 +211,14 @@ def test_an_interval_that_an_agent_cut_short_is_not_drawn_as_if_complete() -> No
 
 def test_a_run_that_was_stopped_lists_what_was_cut_short_but_no_gap() -> None:
     chosen = [one for agent in SCENARIO.agents for one in _until(agent, 5)]
-    with Store.open("sqlite://") as store:
-        summary = _summary(store, chosen, "cancelled", state_detail="by ana")
-        content = document(summary)
-        html = render_html(content, charts.draw(summary, content.charts()))
+    summary = _summary(chosen, "cancelled", state_detail="by ana")
     assert summary.completeness.gaps == ()
     assert len(summary.completeness.partials) == 3
     assert summary.timeline.gaps == [(5.0, 6.0)]
     reason = "the run did not come to its planned end: cancelled: by ana"
     assert summary.reasons[0] == reason
     assert not any("missing" in reason for reason in summary.reasons)
-    assert "Intervals cut short" in html
+    assert "Intervals cut short" in render_text(document(summary))
 
 
 @pytest.mark.parametrize(
@@ -248,32 +234,33 @@ def test_no_agent_owes_what_another_measured_after_the_run_was_told_to_drain(
     chosen += [RECORDS["load2", index] for index in (*range(3), *delivered_later)]
     ending = {"state": "failed", "detail": "lost", "drained_ns": 5_200_000_000}
     manifest = {**run_record(SCENARIO).manifest, "ending": ending}
-    with Store.open("sqlite://") as store:
-        summary = _summary(store, chosen, "failed", manifest=manifest)
+    summary = _summary(chosen, "failed", manifest=manifest)
     assert _listed(summary) == missing
     cut = {(one.agent, one.index) for one in summary.completeness.partials}
     assert cut == {("load1", 5), ("load3", 5)}
 
 
-def test_an_interval_cut_short_makes_no_other_agent_owe_it() -> None:
-    """Stopped at a boundary, one agent is a moment into what another did not begin."""
-    chosen = [*_until("load1", 4, NS_PER_S - 1), *_until("load2", 5, 1000)]
-    chosen += _until("load3", 5, 1000)
-    with Store.open("sqlite://") as store:
-        summary = _summary(store, chosen, "cancelled")
+@pytest.mark.parametrize(
+    ("last", "gaps"),
+    [
+        # stopped at a boundary, one agent is a moment into what another did not begin
+        ({"load1": (4, NS_PER_S - 1), "load2": (5, 1000), "load3": (5, 1000)}, None),
+        # the planned last interval
+        (
+            dict.fromkeys(SCENARIO.agents, (PLANNED - 1, 300_000_000)),
+            [(PLANNED - 1.0, float(PLANNED))],
+        ),
+    ],
+)
+def test_an_interval_cut_short_makes_no_other_agent_owe_it(
+    last: dict[str, tuple[int, int]], gaps: list[tuple[float, float]] | None
+) -> None:
+    chosen = [one for agent, end in last.items() for one in _until(agent, *end)]
+    summary = _summary(chosen, "cancelled")
     assert _listed(summary) == set()
     cut = {(one.agent, one.index) for one in summary.completeness.partials}
-    assert cut == {("load1", 4), ("load2", 5), ("load3", 5)}
-
-
-def test_the_planned_last_interval_may_be_cut_short() -> None:
-    last = PLANNED - 1
-    chosen = [one for agent in SCENARIO.agents for one in _until(agent, last)]
-    with Store.open("sqlite://") as store:
-        summary = _summary(store, chosen, "cancelled")
-    assert _listed(summary) == set()
-    assert [one.index for one in summary.completeness.partials] == [last] * 3
-    assert summary.timeline.gaps == [(PLANNED - 1.0, float(PLANNED))]
+    assert cut == {(agent, index) for agent, (index, _) in last.items()}
+    assert gaps is None or summary.timeline.gaps == gaps
 
 
 def test_a_live_runs_report_says_that_it_is_not_over() -> None:
@@ -282,8 +269,7 @@ def test_a_live_runs_report_says_that_it_is_not_over() -> None:
         for (agent, index), record in RECORDS.items()
         if index < 4 and (agent, index) != ("load1", 3)
     ]
-    with Store.open("sqlite://") as store:
-        summary = _summary(store, chosen, "running")
+    summary = _summary(chosen, "running")
     assert _listed(summary) == {("load1", 3)}
     assert "the run is not over (running): the report shows what had arrived" in (
         summary.notes
@@ -294,15 +280,11 @@ def test_a_live_runs_report_says_that_it_is_not_over() -> None:
 @pytest.mark.parametrize("step_s", [1, 2])
 def test_many_gaps_are_all_in_the_result_and_some_in_the_report(step_s: int) -> None:
     scenario = replace(SCENARIO, agents=("load1",), measure_s=220, searches_per_s=5)
-    run = replace(run_record(scenario), state="failed")
-    with Store.open("sqlite://") as store:
-        store.create_run(run)
-        add_intervals(
-            store,
-            RUN_ID,
-            (one for one in intervals(scenario) if one.index % (2 * step_s) >= step_s),
-        )
-        summary = summarise(store, RUN_ID)
+    scenario = replace(scenario, run={"state": "failed"})
+    summary = summary_of(
+        scenario,
+        [one for one in intervals(scenario) if one.index % (2 * step_s) >= step_s],
+    )
     listed = result_of(summary)["gaps"]
     assert len(listed) == len(summary.completeness.gaps) > 50
     text = render_text(document(summary))

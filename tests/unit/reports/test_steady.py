@@ -16,7 +16,7 @@ from ldapslam.reports.rules.steady import (
     Steady,
     steady_findings,
 )
-from support.draws import Draws
+from support.draws import Draws, autoregressive
 
 CLOSED = {"model": "closed", "clients": 8}
 #: Runs in each simulation: the standard error of a share of 5 % is 1 %.
@@ -120,16 +120,6 @@ def test_only_constant_loads_are_looked_at(stream: dict[str, Any]) -> None:
     assert findings(medians, stream=constant)[0].is_steady is False
 
 
-def _correlated(rng: np.random.Generator, points: int) -> Floats:
-    """Each median half what the one before was off by."""
-    noise = rng.normal(0, 0.08, points)
-    values = np.empty(points)
-    values[0] = noise[0] / np.sqrt(0.75)
-    for place in range(1, points):
-        values[place] = values[place - 1] / 2 + noise[place]
-    return values + 1
-
-
 def _alarms(draw: Callable[[], tuple[Floats, ...]], draws: Draws) -> float:
     runs = draws.of(RUNS)
     found = (findings(*draw()) for _ in range(runs))
@@ -152,7 +142,7 @@ def test_false_alarms_of_independent_medians(
 @pytest.mark.parametrize("points", [30, 200])
 def test_false_alarms_of_medians_that_hang_together(points: int, draws: Draws) -> None:
     rng = np.random.default_rng(points)
-    alarms = _alarms(lambda: (_correlated(rng, points),), draws)
+    alarms = _alarms(lambda: (1 + 0.09 * autoregressive(rng, points, 0.5),), draws)
     assert alarms <= 0.07 + draws.slack(0.05, RUNS)
 
 

@@ -4,51 +4,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ldapslam.jobs.run_plan import RunPlan, plan_of
-from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.timeline import Plan
-from ldapslam.reports.model import OperationSummary, Summary
-from ldapslam.reports.summarise import summarise
+from ldapslam.reports.model import Summary
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import RunRecord
-from ldapslam.results.store import Store
-from support.histograms import histogram_messages, histograms_of, packed_of
-from support.intervals import Interval, add_interval
-from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
-
-Summarise = Callable[[Scenario], Summary]
-
-
-@pytest.fixture
-def summary_of() -> Summarise:
-    def make(scenario: Scenario) -> Summary:
-        with Store.open("sqlite://") as store:
-            return summarise(store, fill(store, scenario))
-
-    return make
+from support.histograms import histograms_of
+from support.intervals import Interval
+from support.store import (
+    Scenario,
+    changed,
+    intervals,
+    operation_of,
+    run_record,
+    summary_of,
+)
 
 
-def operation(summary: Summary, title: str) -> OperationSummary:
-    return next(one for one in summary.operations if one.title == title)
+@pytest.fixture(scope="module")
+def healthy() -> Summary:
+    return summary_of(Scenario())
 
 
 def test_percentiles_are_those_of_all_agents_measured_requests(
-    summary_of: Summarise,
+    healthy: Summary,
 ) -> None:
-    scenario = Scenario()
     union = Histogram.merge(
         histograms_of(one)["response_time", "succeeded"]
-        for record in intervals(scenario)
+        for record in intervals(Scenario())
         for one in record.operations
         if one.stream == "readers" and one.measured
     )
-    times = operation(summary_of(scenario), "readers.search").times["response_time"]
+    times = operation_of(healthy, "readers.search").times["response_time"]
     assert times.count == union.total
     for name, p in (("p50", 50), ("p90", 90), ("p99", 99)):
         value_ns = union.percentile(p)
@@ -64,23 +55,26 @@ def test_percentiles_are_those_of_all_agents_measured_requests(
     assert times.effective["p50"] < 100 < times.effective["p99"] < times.count
 
 
-def test_a_percentile_with_too_few_values_is_none_never_zero(
-    summary_of: Summarise,
-) -> None:
-    times = operation(summary_of(Scenario()), "writers.modify").times["response_time"]
+def test_a_percentile_with_too_few_values_is_none_never_zero(healthy: Summary) -> None:
+    times = operation_of(healthy, "writers.modify").times["response_time"]
     assert 200 <= times.count < 1000
     assert times.percentiles_us["p95"] is not None
     assert times.percentiles_us["p99"] is None
     assert times.ci95_us["p99"] is None
+    # nor is there a rate of a short drain
+    timeline = healthy.timeline
+    assert timeline.end_s[-1] - timeline.start_s[-1] == pytest.approx(0.003)
+    for series in timeline.operations.values():
+        assert series.throughput_per_s[-1] is None
 
 
 def test_requests_without_an_answer_rank_above_every_response_time(
-    summary_of: Summarise,
+    healthy: Summary,
 ) -> None:
     # 12 of each agent in each of the 6 intervals: some 5 % of all
     summary = summary_of(Scenario(timed_out=8, unresolved=4))
-    search = operation(summary, "readers.search")
-    answered = operation(summary_of(Scenario()), "readers.search")
+    search = operation_of(summary, "readers.search")
+    answered = operation_of(healthy, "readers.search")
     for metric in ("response_time", "service_time"):
         times, before = search.times[metric], answered.times[metric]
         assert (times.count, times.unanswered) == (before.count, 144)
@@ -107,98 +101,30 @@ def test_requests_without_an_answer_rank_above_every_response_time(
     assert series.max_us[4] is None
 
 
-def test_counters_are_sums_of_what_was_measured(summary_of: Summarise) -> None:
-    scenario = Scenario(failing=0.05)
-    rows = [
-        one
-        for record in intervals(scenario)
-        for one in record.operations
-        if one.stream == "writers"
-    ]
-    writers = operation(summary_of(scenario), "writers.modify")
-    for name in ("scheduled", "sent", "completed", "succeeded", "failed"):
-        measured = sum(getattr(row, name) for row in rows if row.measured)
-        assert writers.counts[name] == measured
-        assert writers.totals[name] == sum(getattr(row, name) for row in rows)
-    assert writers.counts["failed"] > 0
-    assert writers.error_share == writers.counts["failed"] / writers.counts["sent"]
-    assert sum(writers.result_codes.values()) == writers.counts["completed"]
-    failed = writers.outcome_times["failed"]["response_time"]
-    assert failed.count == writers.counts["failed"]
-
-
-def _record(index: int, phase: str, *operations: OperationInterval) -> Interval:
-    return Interval(
-        "load1",
-        1,
-        index,
-        index,
-        phase,
-        index * NS_PER_S,
-        (index + 1) * NS_PER_S,
-        final=phase == "drain",
-        operations=operations,
-    )
-
-
-def _completed(count: int, *, measured: bool) -> OperationInterval:
-    packed = packed_of([1_000_000] * count)
-    return OperationInterval(
-        stream="readers",
-        operation="search",
-        measured=measured,
-        scheduled=count,
-        sent=count,
-        completed=count,
-        succeeded=count,
-        result_codes={0: count},
-        histograms=histogram_messages({("response_time", "succeeded"): packed}),
-    )
-
-
-def _plan(measure_s: int) -> dict[str, object]:
-    return {
-        "phases": [
-            {"name": "warm_up", "start_ns": 0, "end_ns": NS_PER_S},
-            {
-                "name": "measure",
-                "start_ns": NS_PER_S,
-                "end_ns": (1 + measure_s) * NS_PER_S,
-            },
-        ],
-        "boundaries_ns": [n * NS_PER_S for n in range(1, measure_s + 2)],
-        "streams": [],
-    }
-
-
-def test_throughput_counts_what_completed_in_the_phase_percentiles_what_was_due(
-    summary_of: Summarise,
+def test_throughput_is_of_what_completed_in_the_phase_times_of_what_was_due(
+    healthy: Summary,
 ) -> None:
-    run = replace(run_record(Scenario()), agents=("load1",), plan=plan_of(_plan(2)))
-    with Store.open("sqlite://") as store:
-        store.create_run(run)
-        for record in (
-            _record(0, "warm_up", _completed(5, measured=False)),
-            # 3 of these were due in the warm-up, but completed in the phase
-            _record(
-                1,
-                "measure",
-                _completed(3, measured=False),
-                _completed(40, measured=True),
-            ),
-            _record(2, "measure", _completed(37, measured=True)),
-            # 2 were due in the phase, but completed in the drain
-            _record(3, "drain", _completed(2, measured=True)),
-        ):
-            add_interval(store, run.run_id, record)
-        (search,) = summarise(store, run.run_id).operations
-    assert search.throughput_per_s == (3 + 40 + 37) / 2
-    assert search.counts["completed"] == 40 + 37 + 2
-    assert search.times["response_time"].count == 40 + 37 + 2
-    assert search.totals["completed"] == 5 + 3 + 40 + 37 + 2
+    first = [record for record in intervals(Scenario()) if record.index == 3]
+    due_before = sum(record.operations[0].completed for record in first)
+    drained = first[0].operations
+
+    def edit(record: Interval) -> Interval:
+        if record.index == 3:
+            due = [changed(one, measured=False) for one in record.operations]
+            return replace(record, operations=tuple(due))
+        return replace(record, operations=drained) if record.final else record
+
+    search = operation_of(summary_of(Scenario(edit=edit)), "readers.search")
+    before = operation_of(healthy, "readers.search")
+    assert search.throughput_per_s == before.throughput_per_s
+    more = 2 * drained[0].completed
+    completed = before.counts["completed"] - due_before + more
+    assert search.counts["completed"] == completed
+    assert search.times["response_time"].count == completed
+    assert search.totals["completed"] == before.totals["completed"] + more
 
 
-def test_a_missing_interval_is_a_gap_in_every_series(summary_of: Summarise) -> None:
+def test_a_missing_interval_is_a_gap_in_every_series() -> None:
     summary = summary_of(Scenario(lost=frozenset({("load2", 5)})))
     timeline = summary.timeline
     assert [n for n, is_gap in enumerate(timeline.is_gap) if is_gap] == [5]
@@ -214,7 +140,7 @@ def test_a_missing_interval_is_a_gap_in_every_series(summary_of: Summarise) -> N
 
 
 def test_a_long_run_is_merged_to_what_a_chart_can_show(
-    summary_of: Summarise, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 12)
     summary = summary_of(Scenario(agents=("load1",), measure_s=26))
@@ -235,34 +161,21 @@ def test_a_long_run_is_merged_to_what_a_chart_can_show(
             strict=True,
         )
     )
-    search = operation(summary, "readers.search")
+    search = operation_of(summary, "readers.search")
     assert completed == pytest.approx(search.totals["completed"])
 
 
-def test_a_short_drain_has_no_rate(summary_of: Summarise) -> None:
-    timeline = summary_of(Scenario()).timeline
-    assert timeline.end_s[-1] - timeline.start_s[-1] == pytest.approx(0.003)
-    for series in timeline.operations.values():
-        assert series.throughput_per_s[-1] is None
-
-
 def test_a_run_without_any_interval_has_a_summary() -> None:
-    with Store.open("sqlite://") as store:
-        run: RunRecord = replace(
-            run_record(Scenario()),
-            state="failed",
-            state_detail="no agents",
-            plan=RunPlan(),
-        )
-        store.create_run(run)
-        summary = summarise(store, RUN_ID)
+    no_plan: dict[str, Any] = {"phases": [], "boundaries_ns": [], "streams": []}
+    summary = summary_of(Scenario(plan=no_plan, run={"state": "failed"}), [])
     assert summary.verdict == "INVALID"
     assert summary.measure_s is None
     assert summary.operations == ()
 
 
 def test_intervals_belong_to_the_phase_they_lie_in() -> None:
-    plan = Plan(plan_of(_plan(2)))
+    scenario = Scenario(ramp_up_s=0, warm_up_s=1, measure_s=2, cool_down_s=0)
+    plan = Plan(run_record(scenario).plan)
     assert [one.phase for one in plan.intervals] == ["warm_up", "measure", "measure"]
     # the drain has a point of its own after the last
     assert [plan.point(index) for index in range(4)] == [0, 1, 2, 3]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldapslam.base.arrays import Floats
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary, Points
 from ldapslam.reports.collect.timeline import Phase, Series, Timeline
@@ -18,7 +17,7 @@ from ldapslam.reports.rules.lines import theil_sen
 from ldapslam.reports.rules.steps import chance, largest_stretch, step_places
 from ldapslam.reports.rules.trends import Trend, trends_of
 from ldapslam.results.records import Metric
-from support.draws import Draws
+from support.draws import Draws, autoregressive
 
 CLOSED: dict[str, Any] = {"model": "closed", "clients": 8}
 AT_S = np.arange(60.0)
@@ -57,15 +56,6 @@ def monitor(**metrics: tuple[str, Sequence[float | None]]) -> MonitorSummary:
     return MonitorSummary(
         "local-1", "supplier", {}, 9, 0, (), None, None, (), found, {}
     )
-
-
-def autoregressive(rng: np.random.Generator, count: int, r: float) -> Floats:
-    """Of the variance 1."""
-    noise = rng.normal(0, np.sqrt(1 - r * r), count)
-    noise[0] = rng.normal()
-    for place in range(1, count):
-        noise[place] += r * noise[place - 1]
-    return noise
 
 
 def test_the_slope_is_the_median_of_the_slopes_of_pairs() -> None:

@@ -8,41 +8,35 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import PlannedStream, RunPlan
 from ldapslam.reports.charts.chart_data import causes, expected_codes
 from ldapslam.reports.charts.charts import draw
-from ldapslam.reports.collect.collect import Part, collect_run
+from ldapslam.reports.collect.collect import Part
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
 from ldapslam.reports.document import Table
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
+from ldapslam.reports.model import StreamSummary, Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.evidence import Window, window_of
-from ldapslam.reports.rules.reconciliation import sent_requests
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.sections.requests import outcomes
 from ldapslam.reports.summarise import summarise
 from ldapslam.reports.typeset import NOTHING
-from ldapslam.results.columns import extent
-from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.golden import Compare
-from support.intervals import Interval, add_interval, add_intervals
-from support.result_schema import result_schema
+from support.intervals import NS_PER_S, Interval, drain_of
+from support.result_schema import valid_result
 from support.session_store import ENDS, fill_workload, workload_intervals
 from support.store import (
-    NS_PER_S,
-    RUN_ID,
     Scenario,
-    agent_facts,
     changed,
-    fill,
-    intervals,
+    operation_of,
+    rule_of,
     run_record,
+    summary_of,
 )
 
 
@@ -52,17 +46,8 @@ def summary() -> Summary:
         return summarise(store, fill_workload(store))
 
 
-def operation(summary: Summary, title: str) -> OperationSummary:
-    return next(one for one in summary.operations if one.title == title)
-
-
 def stream(summary: Summary, name: str) -> StreamSummary:
     return next(one for one in summary.streams if one.name == name)
-
-
-def rule(summary: Summary, name: str) -> tuple[bool, str]:
-    (found,) = (one for one in summary.rules if one.name == name)
-    return found.passed, found.observed
 
 
 # Runs that end with the counts of their streams.
@@ -71,50 +56,36 @@ def rule(summary: Summary, name: str) -> tuple[bool, str]:
 def test_a_run_that_ends_with_its_counts_lacks_nothing(summary: Summary) -> None:
     assert summary.verdict == "PASS"
     assert summary.completeness.gaps == ()
-    assert rule(summary, "counts_reached") == (True, "all")
-    assert not any(summary.timeline.is_gap), "load1 was through before load2"
-
-
-def test_it_is_measured_up_to_the_last_response_of_any_agent(summary: Summary) -> None:
-    last_s = ENDS["load2"][1] / NS_PER_S - 0.01
-    assert summary.measure_s == pytest.approx(last_s)
-
-
-def test_its_charts_end_with_it_not_with_its_plan(summary: Summary) -> None:
-    assert [one.end_s for one in summary.timeline.phases] == [9.4]
-    assert summary.timeline.end_s[-1] == ENDS["load2"][1] / NS_PER_S
+    assert rule_of(summary, "counts_reached") == (True, "all")
+    timeline = summary.timeline
+    assert not any(timeline.is_gap), "load1 was through before load2"
+    # up to the last response of any agent
+    end_s = ENDS["load2"][1] / NS_PER_S
+    assert summary.measure_s == pytest.approx(end_s - 0.01)
+    assert [one.end_s for one in timeline.phases] == [end_s]
+    assert timeline.end_s[-1] == end_s
 
 
 def test_throughput_is_over_the_time_that_the_stream_was_at_work(
     summary: Summary,
 ) -> None:
     # churn's last response came half a second before load2's end, tools began at 2 s
-    assert stream(summary, "churn").window.elapsed_s == pytest.approx(8.9)
     assert stream(summary, "tools").window.elapsed_s == pytest.approx(7.39)
-    add = operation(summary, "churn.add")
+    add = operation_of(summary, "churn.add")
     assert add.throughput_per_s == pytest.approx(add.counts["completed"] / 8.9)
     connections = result_of(summary)["connections"]
     assert connections["churn"]["elapsed_s"] == pytest.approx(8.9)
     assert connections["tools"]["measured_s"] == pytest.approx(7.39)
 
 
-def _run_with(
-    *records: Interval, streams: dict[str, dict[str, Any]], **fields: Any
-) -> Summary:
-    scenario = Scenario(agents=("load1",), ramp_up_s=0, warm_up_s=0, streams=streams)
-    record = run_record(scenario)
-    with Store.open("sqlite://") as store:
-        store.create_run(replace(record, **fields))
-        add_intervals(store, record.run_id, records)
-        return summarise(store, record.run_id)
+def _run_with(*records: Interval, **fields: Any) -> Summary:
+    scenario = Scenario(agents=("load1",), ramp_up_s=0, warm_up_s=0, **fields)
+    return summary_of(scenario, records)
 
 
 def _through(index: int) -> Interval:
     """An agent's drain."""
-    start_ns = index * NS_PER_S
-    return Interval(
-        "load1", 1, index, index, "measure", start_ns, start_ns + 1, final=True
-    )
+    return replace(drain_of("load1", index, length_ns=1), phase="measure")
 
 
 #: The first of the fleet's 7 intervals is cut short; the drain is there.
@@ -139,7 +110,7 @@ def test_an_agent_may_only_end_early_when_its_streams_have_counts(
     cut = replace(_through(0), streams=drove, final=False)
     streams = {name: {"count": 1} for name in counted}
     summary = _run_with(cut, _through(1), streams=streams)
-    assert rule(summary, "intervals_complete") == (passed, observed)
+    assert rule_of(summary, "intervals_complete") == (passed, observed)
 
 
 @pytest.mark.parametrize(
@@ -162,22 +133,18 @@ def test_a_replay_ends_with_the_requests_that_agents_found_in_its_log(
         streams={"writers": planned},
         facts={"replays": {"writers": {**log, "skipped": []}}},
     )
-    with Store.open("sqlite://") as store:
-        store.create_run(run_record(scenario))
-        store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
-        add_intervals(store, RUN_ID, (cut, _through(1)))
-        summary = summarise(store, RUN_ID)
-    assert rule(summary, "intervals_complete") == (True, "0")
-    assert rule(summary, "counts_reached") == (passed, observed)
+    summary = summary_of(scenario, (cut, _through(1)))
+    assert rule_of(summary, "intervals_complete") == (True, "0")
+    assert rule_of(summary, "counts_reached") == (passed, observed)
     assert stream(summary, "writers").count == 30
-    bind = operation(summary, "writers.bind")
+    bind = operation_of(summary, "writers.bind")
     assert bind.expected_codes == frozenset({49})
 
 
 def test_an_agent_without_a_stream_is_there_though_it_measured_nothing() -> None:
     summary = _run_with(_through(0), streams={})
-    assert rule(summary, "agents_present") == (True, "1 of 1")
-    assert rule(summary, "intervals_complete") == (True, "0")
+    assert rule_of(summary, "agents_present") == (True, "1 of 1")
+    assert rule_of(summary, "intervals_complete") == (True, "0")
 
 
 def test_a_stream_that_the_runs_end_finds_short_of_its_count_has_no_total_time() -> (
@@ -187,17 +154,12 @@ def test_a_stream_that_the_runs_end_finds_short_of_its_count_has_no_total_time()
         streams={"writers": {"count": 10_000}},
         thresholds=("writers.*.elapsed < 1h",),
     )
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, scenario))
-    sent = operation(summary, "writers.modify").totals["scheduled"]
+    summary = summary_of(scenario)
+    sent = operation_of(summary, "writers.modify").totals["scheduled"]
     observed = f"{sent:,} of 10,000 of writers at the run's end"
-    assert rule(summary, "counts_reached") == (True, observed)
+    assert rule_of(summary, "counts_reached") == (True, observed)
     assert stream(summary, "writers").window == Window(6.0, None)
     assert summary.verdict == "FAIL"
-    assert (
-        "stream writers did not reach its count: its total time is not known"
-        in summary.notes
-    )
 
 
 @pytest.mark.parametrize(
@@ -214,13 +176,10 @@ def test_a_count_that_may_not_be_reached_leaves_no_total_time(
     stream_plan: dict[str, Any], operation_plan: dict[str, Any], is_known: bool
 ) -> None:
     """Where a session may have sent more than one of what is counted."""
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, Scenario()))
-    sent = operation(summary, "writers.modify").totals["scheduled"]
+    sent = operation_of(summary_of(Scenario()), "writers.modify").totals["scheduled"]
     planned = {"name": "modify", "kind": "modify", **operation_plan}
     writers = {"count": sent, "operations": [planned], **stream_plan}
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, Scenario(streams={"writers": writers})))
+    summary = summary_of(Scenario(streams={"writers": writers}))
     assert (stream(summary, "writers").window.elapsed_s is not None) is is_known
     assert is_known is not any(
         note.startswith("stream writers may not have reached its count")
@@ -228,40 +187,26 @@ def test_a_count_that_may_not_be_reached_leaves_no_total_time(
     )
 
 
-def test_requests_as_somebody_else_are_a_note() -> None:
-    change = "'search' runs as the user whose 'bind' was before"
-    with Store.open("sqlite://") as store:
-        scenario = Scenario(streams={"readers": {"identity_change": change}})
-        assert (
-            f"stream readers: {change}" in summarise(store, fill(store, scenario)).notes
-        )
-
-
-def test_a_failure_is_not_put_down_to_an_identity_that_a_bind_changed() -> None:
-    scenario = Scenario(failing=1.0, streams={"writers": {"identity_change": "binds"}})
-    with Store.open("sqlite://") as store:
-        (reason,) = summarise(store, fill(store, scenario)).reasons
-    assert "the entry is not there, or the user bound before may not see it" in reason
+def test_an_identity_that_a_bind_changed_is_a_note_and_is_not_to_blame() -> None:
+    change = "'modify' runs as the user whose 'bind' was before"
+    streams = {"writers": {"identity_change": change}}
+    summary = summary_of(Scenario(failing=1.0, streams=streams))
+    assert f"stream writers: {change}" in summary.notes
+    assert "or the user bound before may not see it" in summary.reasons[0]
 
 
 def test_a_stream_may_be_through_before_the_measure_phase() -> None:
+    def edit(record: Interval) -> Interval:
+        if record.index < 2:
+            return record
+        operations, streams = record.operations[:1], record.streams[:1]
+        return replace(record, operations=operations, streams=streams)
+
     # the measure phase begins after 3 s
-    scenario = Scenario(streams={"writers": {"end_ns": 2 * NS_PER_S}}, thresholds=())
-    with Store.open("sqlite://") as store:
-        store.create_run(run_record(scenario))
-        for number, agent in enumerate(scenario.agents):
-            store.put_agent(RUN_ID, agent, agent_facts(number, scenario))
-        for record in intervals(scenario):
-            if record.index >= 2:
-                record = replace(
-                    record,
-                    operations=record.operations[:1],
-                    streams=record.streams[:1],
-                )
-            add_interval(store, RUN_ID, record)
-        summary = summarise(store, RUN_ID)
-    assert rule(summary, "data_present") == (True, "all 1")
-    assert operation(summary, "writers.modify").throughput_per_s is None
+    ended = {"writers": {"end_ns": 2 * NS_PER_S}}
+    summary = summary_of(Scenario(streams=ended, thresholds=(), edit=edit))
+    assert rule_of(summary, "data_present") == (True, "all 1")
+    assert operation_of(summary, "writers.modify").throughput_per_s is None
     assert (
         "stream writers ended before the measure phase: it has no statistics there"
         in summary.notes
@@ -322,18 +267,13 @@ def test_a_class_says_which_codes_it_expected(
     code: int, expected: int, failed: int, shown: str, bars: dict[str, int]
 ) -> None:
     counts = {"expected": expected, "failed": failed, "completed": 130}
-    codes = {0: 99, 6: 1, code if code < 128 else -1: 30}
-    record = next(one for one in workload_intervals() if one.agent == "load1")
+    losses = dict.fromkeys(("timed_out", "unresolved", "captures_missing"), 0)
+    record = next(workload_intervals())
     write = changed(
         record.operations[0],
         **{"stream": "writers", "operation": "write", "measured": True},
-        **{
-            **counts,
-            "result_codes": codes,
-            "timed_out": 0,
-            "unresolved": 0,
-            "captures_missing": 0,
-        },
+        **{**counts, **losses},
+        result_codes={0: 99, 6: 1, code if code < 128 else -1: 30},
     )
     planned = {"name": "write", "kind": "python", "success_codes": [0, 5, 6]}
     scenario = Scenario(
@@ -341,12 +281,8 @@ def test_a_class_says_which_codes_it_expected(
         streams={"writers": {"engine": "python", "operations": [planned]}},
         facts={"python_expected_codes": {"writers": {"write": [code]}}},
     )
-    with Store.open("sqlite://") as store:
-        store.create_run(run_record(scenario))
-        store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
-        add_interval(store, RUN_ID, replace(record, operations=(write,)))
-        one = operation(summarise(store, RUN_ID), "writers.write")
-        blocks = outcomes(summarise(store, RUN_ID))
+    summary = summary_of(scenario, [replace(record, operations=(write,))])
+    one, blocks = operation_of(summary, "writers.write"), outcomes(summary)
     tables = {block.name: block for block in blocks if isinstance(block, Table)}
     found = [row[2].text for row in tables["result-codes"].rows]
     assert sorted(found) == sorted(["success", "success", shown])
@@ -354,26 +290,21 @@ def test_a_class_says_which_codes_it_expected(
 
 
 def test_what_the_servers_said_stands_beside_its_result_code() -> None:
-    records = workload_intervals()
     said = (f"no \x9b{number}" for number in itertools.count())
-    scenario = Scenario()
-    with Store.open("sqlite://") as store:
-        store.create_run(run_record(scenario))
-        for agent in scenario.agents:
-            store.put_agent(RUN_ID, agent, agent_facts(0, scenario))
-        for record in records:
-            one = changed(
-                record.operations[0],
-                measured=True,
-                result_codes={0: 5, 53: 2},
-                diagnostic_messages={53: next(said)},
-            )
-            add_interval(store, RUN_ID, replace(record, operations=(one,)))
-        summary = summarise(store, RUN_ID)
+
+    def edit(record: Interval) -> Interval:
+        one = changed(
+            record.operations[0],
+            measured=True,
+            result_codes={0: 5, 53: 2},
+            diagnostic_messages={53: next(said)},
+        )
+        return replace(record, operations=(one,))
+
+    summary = summary_of(Scenario(edit=edit), workload_intervals())
     (found,) = (each for each in summary.operations if each.diagnostic_messages)
-    shown = result_of(summary)
-    Draft202012Validator(result_schema()).validate(shown)
-    messages = shown["streams"][found.stream][found.operation]["diagnostic_messages"]
+    streams = valid_result(summary)["streams"]
+    messages = streams[found.stream][found.operation]["diagnostic_messages"]
     first = [rf"no \u009b{number}" for number in range(3)]
     assert messages == {"unwillingToPerform": first}
     (codes,) = (
@@ -385,30 +316,30 @@ def test_what_the_servers_said_stands_beside_its_result_code() -> None:
 
 
 def test_each_outcome_has_counts_and_times_of_its_own(summary: Summary) -> None:
-    bind = operation(summary, "logins.login-bind")
+    bind = operation_of(summary, "logins.login-bind")
     assert bind.counts["expected"] == 76
     assert bind.error_share == 0
     assert bind.times["response_time"].count == bind.counts["succeeded"]
     assert bind.outcome_times["expected"]["response_time"].count == 76
-    slow = operation(summary, "churn.slow")
+    slow = operation_of(summary, "churn.slow")
+    counts = slow.counts
     assert slow.outcome_times.keys() == {"timed_out", "unresolved"}
     timed_out = slow.outcome_times["timed_out"]["service_time"]
-    assert timed_out.count == slow.counts["timed_out"] == 38
+    assert timed_out.count == counts["timed_out"] == 38
     assert timed_out.percentiles_us["p50"] == pytest.approx(1e7, rel=1e-3)
     assert slow.times["response_time"].unanswered == 38 + 19
+    # send lag is of every request, whatever became of it
+    assert slow.times["send_lag"].count == counts["completed"] + 38 + 19
     shown = result_of(summary)["streams"]["churn"]["slow"]
     assert shown["outcomes"].keys() == {"timed_out", "unresolved"}
+    # abandoned requests are sent and are no errors
     assert shown["abandoned"] == 57
-
-
-def test_abandoned_requests_are_sent_and_are_no_errors(summary: Summary) -> None:
-    slow = operation(summary, "churn.slow")
-    assert slow.error_share == 57 / slow.counts["sent"]
-    assert slow.counts["sent"] == slow.counts["completed"] + 57 + 57
+    assert counts["sent"] == counts["completed"] + 57 + 57
+    assert slow.error_share == 57 / counts["sent"]
 
 
 def test_searches_that_found_nothing_have_a_column(summary: Summary) -> None:
-    found = operation(summary, "logins.login-list").counts["empty"]
+    found = operation_of(summary, "logins.login-list").counts["empty"]
     assert found == 4 * 19
     assert result_of(summary)["streams"]["logins"]["login-list"]["empty"] == found
     requests = next(one for one in outcomes(summary) if isinstance(one, Table))
@@ -416,20 +347,14 @@ def test_searches_that_found_nothing_have_a_column(summary: Summary) -> None:
     assert [row[empty].text for row in requests.rows].count(str(found)) == 1
 
 
-def test_send_lag_is_of_every_request_whatever_became_of_it(summary: Summary) -> None:
-    slow = operation(summary, "churn.slow")
-    times = slow.times["send_lag"].count
-    assert times == slow.counts["completed"] + slow.counts["timed_out"] + 19
-
-
 def test_where_no_success_is_expected_the_times_are_of_what_is(
     summary: Summary,
 ) -> None:
-    gone = operation(summary, "churn.gone")
+    gone = operation_of(summary, "churn.gone")
     assert (gone.counts["succeeded"], gone.times_of) == (0, "expected")
     assert gone.times["response_time"].count == gone.counts["expected"]
     assert summary.timeline.operations["churn", "gone"].p50_us[0] is not None
-    assert rule(summary, "data_present") == (True, "all 9")
+    assert rule_of(summary, "data_present") == (True, "all 9")
     result = result_of(summary)["streams"]["churn"]["gone"]
     assert result["times_of"] == "expected"
     assert result["response_time_us"]["p50"] is not None
@@ -471,47 +396,22 @@ def test_books_have_all_that_a_server_was_sent(summary: Summary) -> None:
     }
 
 
-def test_books_count_requests_where_an_operation_takes_several() -> None:
-    summary = _books_of(
-        [
-            changed(one, requests=3 * one.sent)
-            for one in next(workload_intervals()).operations
-            if one.operation == "login-bind"
-        ]
-    )
-    assert summary["ldap://ds2.example.com"]["bind"] == 3 * 90 + 4
-
-
-def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
-    with Store.open("sqlite://") as store:
-        record: RunRecord = store.run(fill_workload(store))
-    interval = replace(_through(0), operations=tuple(operations), streams=())
-    with Store.open("sqlite://") as store:
-        store.create_run(record)
-        add_interval(store, record.run_id, interval)
-        collected = collect_run(
-            store,
-            record,
-            Plan(record.plan),
-            extent(store, record.run_id),
-            [],
-            Validity(),
-        )
-    manifest = {"control_operations": {"ldap://ds2.example.com": {"bind": 4}}}
-    books = sent_requests(replace(record, manifest=manifest), collected)
-    return {account: dict(book) for account, book in books.items()}
-
-
 def test_the_servers_of_a_role_are_one_account() -> None:
+    """Of all requests, where an operation takes several."""
+
+    def edit(record: Interval) -> Interval:
+        operations = [changed(one, requests=3 * one.sent) for one in record.operations]
+        return replace(record, operations=tuple(operations))
+
     uris = ["ldap://a.example.com", "ldap://b.example.com"]
     scenario = Scenario(
         streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}},
         run={"manifest": {"control_operations": {uris[1]: {"search": 2}}}},
+        edit=edit,
     )
-    with Store.open("sqlite://") as store:
-        summary = summarise(store, fill(store, scenario))
-    searches = operation(summary, "readers.search").totals["sent"]
-    assert summary.sent_requests["replica"] == {"search": searches + 2}
+    summary = summary_of(scenario)
+    searches = operation_of(summary, "readers.search").totals["sent"]
+    assert summary.sent_requests["replica"] == {"search": 3 * searches + 2}
     assert summary.sent_requests[uris[0]].keys() == {"modify"}
 
 
@@ -524,25 +424,7 @@ def test_the_report_of_a_workload_is_as_reviewed(
 def test_its_result_follows_the_schema_and_its_charts_can_be_drawn(
     summary: Summary,
 ) -> None:
-    Draft202012Validator(result_schema()).validate(result_of(summary))
+    valid_result(summary)
     places = document(summary).charts()
     assert draw(summary, places).keys() == {place.name for place in places}
     assert "The first 8 of 9 operations." in places[0].description
-
-
-def test_what_has_no_response_is_not_said_to_expect_no_success(
-    summary: Summary,
-) -> None:
-    streams = tuple(
-        replace(
-            stream,
-            operations=tuple(
-                replace(one, kind="unbind") if one.times_of == "expected" else one
-                for one in stream.operations
-            ),
-        )
-        for stream in summary.streams
-    )
-    said = render_text(document(replace(summary, streams=streams)))
-    assert "no success is expected" in render_text(document(summary))
-    assert "no success is expected" not in said
