@@ -16,7 +16,7 @@ from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs.judge import Judgement
 from ldapslam.coordinator.store_writer import StoreWriter
-from ldapslam.proto import agent_pb2
+from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (
     GetRunRequest,
@@ -38,31 +38,47 @@ class World:
 
     def __init__(self, path: Path) -> None:
         self.now_ns = 100 * S
-        self.writer = StoreWriter(str(path / "results.sqlite"))
+        self._url = str(path / "results.sqlite")
         #: Runs that were judged, all PASS.
         self.judged = asyncio.Queue[str]()
+        self.sessions: dict[str, str] = {}
+        self._epochs: dict[str, int] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self.writer = StoreWriter(self._url)
         self.coordinator = Coordinator(
             self.writer, lambda: self.now_ns, judge=self._judge
         )
-        self.session_id = ""
+
+    async def restart(self) -> None:
+        """End the coordinator; the next coordinator takes its runs up."""
+        await self.coordinator.stop(leave_runs=True)
+        await self.writer.close()
+        self._open()
+        await self.coordinator.start()
 
     async def _judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
         if not looks_only:
             self.judged.put_nowait(run_id)
         return Judgement("PASS", (), {"run_id": run_id})
 
-    async def register(self, runs: int = 0) -> None:
-        """Agent a; `runs`: so many that it says it has."""
+    async def register(
+        self, name: str = "a", *, is_new: bool = False, **fields: Any
+    ) -> bool:
+        """Whether the agent's session goes on; `is_new`: it is another process."""
+        epoch = self._epochs[name] = self._epochs.get(name, 3) + is_new
+        fields.setdefault("instance_id", f"{name}-{epoch}")
         request = agent_pb2.RegisterRequest(
             protocol_version=PROTOCOL_VERSION,
             build=__version__,
-            name="a",
-            instance_id="a-1",
-            epoch=3,
-            runs=[agent_pb2.RunPart(run_id=f"r{n}") for n in range(runs)],
+            name=name,
+            epoch=epoch,
+            **fields,
         )
         reply = await self.coordinator.agents.Register(request, None)
-        self.session_id = reply.session_id
+        self.sessions[name] = reply.session_id
+        return reply.resumed
 
     @property
     def store(self) -> Store:
@@ -80,7 +96,7 @@ class World:
 
     async def commands(self, count: int) -> list[agent_pb2.Command]:
         """The first commands of agent a."""
-        request = agent_pb2.CommandsRequest(session_id=self.session_id)
+        request = agent_pb2.CommandsRequest(session_id=self.sessions["a"])
         stream = self.coordinator.agents.Commands(request, None)
         found = [await anext(stream) for _ in range(count)]
         await stream.aclose()
@@ -96,7 +112,7 @@ class World:
             agent_received_mono_ns=theirs,
         )
         request = agent_pb2.HeartbeatRequest(
-            session_id=self.session_id, samples=[sample]
+            session_id=self.sessions["a"], samples=[sample]
         )
         reply = await self.coordinator.agents.Heartbeat(request, None)
         assert reply.known
@@ -106,6 +122,18 @@ class World:
         kind.setdefault("attempt", max(0, part.attempt))
         report = agent_pb2.ProgressReport(run_id=run_id, agent="a", epoch=3, **kind)
         return await self.coordinator.agents.ReportProgress(report, None)
+
+    async def report_monitor(
+        self, run_id: str, event: monitor_pb2.MonitorEvent, agent: str = "a", **key: int
+    ) -> int:
+        """The status of the answer; `key`: another epoch, another attempt."""
+        await self.writer.flush()
+        part = self.store.part(run_id, agent)
+        known = {"epoch": part.epoch, "attempt": part.attempt, **key}
+        report = monitor_pb2.MonitorReport(
+            run_id=run_id, agent=agent, event=event, **known
+        )
+        return (await self.coordinator.agents.ReportMonitor(report, None)).status
 
     def lose_agent(self) -> None:
         """Nothing is heard of agent a for an hour."""

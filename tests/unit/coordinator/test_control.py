@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ldapslam import __version__
 from ldapslam.base.errors import (
     AccessRefused,
     FleetError,
@@ -22,22 +21,18 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.coordinator import agent_service, operator_service, run_queue
-from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs import controller, judge
 from ldapslam.coordinator.schedules import service as schedule_service
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import Caller
-from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
     LeaveRequest,
     ProgressReport,
-    RegisterRequest,
-    ReportReply,
     RunPart,
 )
 from ldapslam.proto.operator_pb2 import (
@@ -49,7 +44,6 @@ from ldapslam.results import audit
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import (
-    PROTOCOL_VERSION,
     ProtocolError,
 )
 from support.bounds import exceeds
@@ -114,9 +108,12 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(audit, "noted", noted)
 
 
-async def test_a_run_whose_commit_had_no_answer_is_one_run(
+async def test_a_run_whose_commit_had_no_answer_is_one_run_or_none(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lose_answers(monkeypatch, times=2)
+    with pytest.raises(StoreError, match="terminating connection"):
+        await world.submit()
     lose_answers(monkeypatch, times=1)
     run_id = await world.submit()
     assert [run.run_id for run in world.store.runs()] == [run_id]
@@ -124,16 +121,6 @@ async def test_a_run_whose_commit_had_no_answer_is_one_run(
     assert notes.count(run_id) == 1
     (command,) = await world.commands(1)
     assert command.prepare.run_id == run_id
-
-
-async def test_a_run_that_was_refused_without_an_answer_does_not_stay_stored(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lose_answers(monkeypatch, times=2)
-    with pytest.raises(StoreError, match="terminating connection"):
-        await world.submit()
-    run_id = await world.submit()
-    assert [run.run_id for run in world.store.runs()] == [run_id]
 
 
 async def test_agents_are_told_to_start_only_once_that_is_stored(
@@ -208,39 +195,33 @@ async def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
 
 
 async def test_a_run_that_was_refused_is_not_stored(world: World) -> None:
-    leave = agent_pb2.LeaveRequest(session_id=world.session_id)
+    leave = agent_pb2.LeaveRequest(session_id=world.sessions["a"])
     await world.coordinator.agents.Leave(leave, None)
     with pytest.raises(NotEnoughAgents):
         await world.submit()
     assert world.store.runs() == []
 
 
-async def test_the_end_of_a_run_is_written_until_it_is_stored(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("times", "error", "state"), [(2, BUSY, "finished"), (1_000_000, FULL, "failed")]
+)
+async def test_the_end_of_a_run_is_written_until_it_is_stored_or_cannot_be(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    error: StoreError,
+    state: str,
 ) -> None:
     monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
     run_id = await world.begin()
-    fail(monkeypatch, "set_run_state", times=2)
-    await world.report(run_id, finished=agent_pb2.AgentFinished())
-    assert (await world.end_of(run_id)).state == "finished"
-    assert world.store.run(run_id).state == "finished"
-
-
-async def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
-    await world.beat(0)
-    run_id = await world.submit()
     updates = world.watch(run_id)
     await anext(updates)
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
-    fail(monkeypatch, "set_run_state", error=FULL)
+    fail(monkeypatch, "set_run_state", times, error)
     await world.report(run_id, finished=agent_pb2.AgentFinished())
     status = [update async for update in updates][-1].status
-    assert status.state == "failed"
-    assert "3 writes wait for room" in status.state_detail
+    assert status.state == state
+    assert ("3 writes wait for room" in status.state_detail) == (error is FULL)
+    assert (world.store.run(run_id).state == "finished") == (error is BUSY)
     (agent,) = world.coordinator.operators.agents().agents
     assert agent.state == "idle"
 
@@ -326,16 +307,16 @@ async def test_a_report_is_a_sign_of_life_of_its_session(
         (agent,) = world.coordinator.operators.agents().agents
         return agent.state
 
-    assert await after(3, world.session_id, 1) == "assigned"
+    assert await after(3, world.sessions["a"], 1) == "assigned"
     # 6 s after the heartbeat
     assert await after(3, "of another process", 2) == "assigned"
     assert await after(3, "of another process", 3) == "silent"
-    assert await after(0, world.session_id, 4) == "assigned"
+    assert await after(0, world.sessions["a"], 4) == "assigned"
     # one that is not committed, too
     with monkeypatch.context() as patch:
         fail(patch, "add_intervals", times=1, error=AWAY)
         with pytest.raises(type(AWAY)):
-            await after(3, world.session_id, 5)
+            await after(3, world.sessions["a"], 5)
     assert await after(3, "of another process", 6) == "assigned"
 
 
@@ -377,39 +358,22 @@ async def test_a_run_that_the_store_has_no_room_for_is_refused_before_it_begins(
     assert command.WhichOneof("kind") == "prepare"
 
 
+@pytest.mark.parametrize(
+    ("faults", "told"), [([FULL] * 99, "stop"), ([AWAY, AWAY], "start")]
+)
 async def test_no_agent_is_told_to_start_before_that_is_stored(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, faults: list[StoreError], told: str
 ) -> None:
-    await world.beat(0)
-    run_id = await world.submit()
-
-    async def no_room(run_id: str) -> None:
-        raise FULL
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.writer, "flush", no_room)
-        with pytest.raises(StoreFull):  # not acknowledged: the agent says it again
-            await world.report(run_id, ready=agent_pb2.AgentReady())
-        commands = await world.commands(2)
-    assert [one.WhichOneof("kind") for one in commands] == ["prepare", "stop"]
-    await world.report(run_id, finished=agent_pb2.AgentFinished())
-    status = await world.end_of(run_id)
-    assert status.state == "failed"
-    assert "wait for room" in status.state_detail
-
-
-async def test_a_start_waits_for_a_store_that_is_away(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """A store that is away is waited for, one without room is not."""
     monkeypatch.setattr(controller, "_START_PAUSE_S", 0)
-    flushes = [AWAY, AWAY]
+    left = [*faults]
     await world.beat(0)
     run_id = await world.submit()
     flush = world.writer.flush
 
     async def away(run_id: str = "") -> None:
-        if flushes:
-            raise flushes.pop()
+        if left:
+            raise left.pop()
         await flush(run_id)
 
     with monkeypatch.context() as patch:
@@ -417,8 +381,12 @@ async def test_a_start_waits_for_a_store_that_is_away(
         with pytest.raises(StoreError):  # not acknowledged: the agent says it again
             await world.report(run_id, ready=agent_pb2.AgentReady())
         commands = await world.commands(2)
-    assert [one.WhichOneof("kind") for one in commands] == ["prepare", "start"]
-    assert flushes == []
+    assert [one.WhichOneof("kind") for one in commands] == ["prepare", told]
+    if told == "stop":
+        await world.report(run_id, finished=agent_pb2.AgentFinished())
+        status = await world.end_of(run_id)
+        assert status.state == "failed"
+        assert "wait for room" in status.state_detail
 
 
 async def test_a_run_that_is_half_taken_up_holds_no_target(
@@ -453,15 +421,24 @@ async def test_a_store_that_is_away_at_the_start_ends_no_run(
         assert next_world.store.run(run_id).state == "preparing"
 
 
-async def test_facts_of_the_coordinator_are_its_own(world: World) -> None:
-    await world.beat(5 * S)
+async def test_facts_of_the_coordinator_are_its_own_the_drift_of_a_clock_among_them(
+    world: World,
+) -> None:
+    await world.beat(5_000_000)
     run_id = await world.submit()
     claimed = {"epoch": 99, "clock_offset_us": 0, "realtime": True}
     ready = agent_pb2.AgentReady(facts_json=json.dumps(claimed))
     assert (await world.report(run_id, ready=ready)).status == COMMITTED
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    before = world.store.agents(run_id)["a"]
+    assert (before["epoch"], before["realtime"]) == (3, True)
+    world.now_ns += 600 * S
+    await world.beat(4_000_000)
+    await world.report(run_id, finished=agent_pb2.AgentFinished())
     facts = world.store.agents(run_id)["a"]
-    assert (facts["epoch"], facts["realtime"]) == (3, True)
-    assert facts["clock_offset_us"] == 5e6
+    assert facts["clock_offset_us"] == before["clock_offset_us"] == 5_000
+    assert facts["clock_drift_us"] == 1_000
+    assert facts["clock_offset_bound_us"] == before["clock_offset_bound_us"]
 
 
 async def test_an_agent_whose_report_is_refused_fails_the_run_at_once(
@@ -475,22 +452,6 @@ async def test_an_agent_whose_report_is_refused_fails_the_run_at_once(
     assert "facts are not JSON" in status.state_detail
     _, command = await world.commands(2)
     assert command.stop.abandon
-
-
-async def test_the_drift_of_a_clock_over_the_run_is_a_fact(world: World) -> None:
-    await world.beat(5_000_000)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
-    before = world.store.agents(run_id)["a"]
-    world.now_ns += 600 * S
-    await world.beat(4_000_000)
-    await world.report(run_id, finished=agent_pb2.AgentFinished())
-    facts = world.store.agents(run_id)["a"]
-    assert facts["clock_offset_us"] == before["clock_offset_us"] == 5_000
-    assert facts["clock_drift_us"] == 1_000
-    bound_us = facts["clock_offset_bound_us"]
-    assert bound_us == before["clock_offset_bound_us"]
 
 
 async def test_when_a_run_was_told_to_drain_is_in_its_manifest(world: World) -> None:
@@ -540,7 +501,7 @@ async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
 
     with exceeds():
         await operators.ListRuns(ListRunsRequest(), None)
-        await world.register(runs=2)
+        await world.register(runs=[RunPart(run_id=f"r{n}") for n in range(2)])
         for _ in range(2):
             assert (await refused("nosuch")).status == REFUSED
             assert (await refused(run_id)).status == REFUSED
@@ -549,7 +510,7 @@ async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
     events = [one.kind for one in (await world.run(run_id)).events]
     assert events.count("report_refused") == 2
     with exceeds(RUNS=1):
-        await world.register(runs=3)
+        await world.register(runs=[RunPart(run_id=f"r{n}") for n in range(3)])
     await world.submit()
     with exceeds(RECORDS=1):
         assert len((await operators.ListRuns(ListRunsRequest(), None)).runs) == 2
@@ -569,25 +530,13 @@ async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
     assert updates.qsize() == 2
 
 
-def registration(epoch: int) -> RegisterRequest:
-    """Of a process that does not say which one it is."""
-    return RegisterRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=__version__,
-        name="a",
-        instance_id="",
-        epoch=epoch,
-    )
-
-
 async def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_own(
-    writer: StoreWriter,
+    world: World,
 ) -> None:
-    agents = Coordinator(writer).agents
-    sessions = [
-        (await agents.Register(registration(epoch), None)).session_id
-        for epoch in (1, 1, 2)
-    ]
+    agents, sessions = world.coordinator.agents, []
+    for is_new in (True, False, True):
+        await world.register(is_new=is_new, instance_id="")
+        sessions.append(world.sessions["a"])
     assert sessions[0] == sessions[1] != sessions[2]
     known = [
         (await agents.Heartbeat(HeartbeatRequest(session_id=one), None)).known
@@ -601,23 +550,18 @@ async def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_o
 
 
 async def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
-    writer: StoreWriter,
+    world: World,
 ) -> None:
-    coordinator = Coordinator(writer)
-    request = registration(2)
     # of a coordinator with another store
-    request.runs.append(RunPart(run_id="elsewhere", state="running"))
-    await coordinator.agents.Register(request, None)
+    await world.register(runs=[RunPart(run_id="elsewhere", state="running")])
     states = []
-    for epoch in (1, 2):
+    for epoch in (2, 3):
+        ended = AgentFinished(early_reason="it was stopped")
         report = ProgressReport(
-            run_id="elsewhere",
-            agent="a",
-            epoch=epoch,
-            finished=AgentFinished(early_reason="it was stopped"),
+            run_id="elsewhere", agent="a", epoch=epoch, finished=ended
         )
-        reply = await coordinator.agents.ReportProgress(report, None)
-        assert reply.status == ReportReply.STATUS_REFUSED
-        states += [one.state for one in coordinator.operators.agents().agents]
+        reply = await world.coordinator.agents.ReportProgress(report, None)
+        assert reply.status == REFUSED
+        states += [one.state for one in world.coordinator.operators.agents().agents]
     # what the process before it did says nothing of this one
     assert states == ["assigned", "idle"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -38,14 +39,6 @@ def samples(*at_ns: int, monitor: str = "host h") -> pb.MonitorEvent:
 FINISHED = pb.MonitorEvent(finished=pb.MonitorFinished())
 
 
-async def monitor(world: World, run_id: str, event: pb.MonitorEvent, **key: int) -> int:
-    """The status of the answer to a monitor's report; `key`: another epoch, attempt."""
-    part = world.store.part(run_id, "a")
-    known = {"epoch": part.epoch, "attempt": part.attempt, **key}
-    report = pb.MonitorReport(run_id=run_id, agent="a", event=event, **known)
-    return (await world.coordinator.agents.ReportMonitor(report, None)).status
-
-
 async def progress(world: World, run_id: str, **kind: Any) -> int:
     return (await world.report(run_id, **kind)).status
 
@@ -61,21 +54,20 @@ async def begin(world: World, text: str = MONITORED) -> str:
     """A run whose load goes on."""
     await world.beat(0)
     run_id = await world.submit(text)
-    await world.writer.flush()
     if text == MONITORED:
-        assert await monitor(world, run_id, ready()) == COMMITTED
+        assert await world.report_monitor(run_id, ready()) == COMMITTED
     await world.report(run_id, ready=agent_pb2.AgentReady())
     await world.report(run_id, started=agent_pb2.AgentStarted())
     world.now_ns += 2 * S
     assert await measured(world, run_id, 0) == COMMITTED
     if text == MONITORED:
-        assert await monitor(world, run_id, samples(-5, 0)) == COMMITTED
+        assert await world.report_monitor(run_id, samples(-5, 0)) == COMMITTED
     return run_id
 
 
 async def end(world: World, run_id: str) -> None:
     await world.report(run_id, finished=agent_pb2.AgentFinished(interval_count=1))
-    assert await monitor(world, run_id, FINISHED) == COMMITTED
+    assert await world.report_monitor(run_id, FINISHED) == COMMITTED
     await until_judged(world, run_id)
 
 
@@ -86,17 +78,20 @@ async def until_judged(world: World, run_id: str) -> None:
 
 
 OTHER = pack(Snapshot(index=0, end_ns=2 * S, phase="measure"))
-ATTACKS = {
-    "monitors of another process": lambda w, r: monitor(
-        w, r, ready(), epoch=77, attempt=999
+ATTACKS: dict[str, Callable[[World, str], Awaitable[int]]] = {
+    "monitors of another process": lambda w, r: w.report_monitor(
+        r, ready(), epoch=77, attempt=999
     ),
-    "monitors described again": lambda w, r: monitor(w, r, ready()),
-    "other monitors": lambda w, r: monitor(w, r, ready("host i")),
-    "samples": lambda w, r: monitor(w, r, samples(7)),
-    "samples of nothing described": lambda w, r: monitor(w, r, samples(8, monitor="x")),
-    "samples of another attempt": lambda w, r: monitor(w, r, samples(9), attempt=1),
-    "a monitor's facts": lambda w, r: monitor(
-        w,
+    "monitors described again": lambda w, r: w.report_monitor(r, ready()),
+    "other monitors": lambda w, r: w.report_monitor(r, ready("host i")),
+    "samples": lambda w, r: w.report_monitor(r, samples(7)),
+    "samples of nothing described": lambda w, r: w.report_monitor(
+        r, samples(8, monitor="x")
+    ),
+    "samples of another attempt": lambda w, r: w.report_monitor(
+        r, samples(9), attempt=1
+    ),
+    "a monitor's facts": lambda w, r: w.report_monitor(
         r,
         pb.MonitorEvent(
             finished=pb.MonitorFinished(facts_json='{"observations": {"x": {}}}')
@@ -157,7 +152,7 @@ async def test_a_run_takes_only_what_its_plan_foresees(
     run_id = await begin(world, text)
     names = "monitor_description", "monitor_sample", "manifest"
     before = parts_of(world.store, run_id)
-    await monitor(world, run_id, event)
+    await world.report_monitor(run_id, event)
     after = parts_of(world.store, run_id)
     assert [after[name] for name in names] == [before[name] for name in names]
 
@@ -168,7 +163,7 @@ async def test_the_reports_of_a_part_have_bounded_room(
     monkeypatch.setattr(controller, "room_bytes", lambda _: 1_000)
     run_id = await begin(world)
     taken = 0
-    while await monitor(world, run_id, samples(taken + 1)) == COMMITTED:
+    while await world.report_monitor(run_id, samples(taken + 1)) == COMMITTED:
         taken += 1
     assert 1 < taken < 1_000 / 20
     assert world.store.part(run_id, "a").room_bytes >= 0
@@ -186,8 +181,8 @@ async def test_what_a_lost_agent_has_measured_is_added_and_the_run_judged_again(
     await until_judged(world, run_id)
     assert await measured(world, run_id, 1) == COMMITTED
     assert await asyncio.wait_for(world.judged.get(), 5) == run_id
-    assert await monitor(world, run_id, samples(6)) == COMMITTED
-    assert await monitor(world, run_id, samples(7, monitor="x")) != COMMITTED
+    assert await world.report_monitor(run_id, samples(6)) == COMMITTED
+    assert await world.report_monitor(run_id, samples(7, monitor="x")) != COMMITTED
     await world.coordinator.fleet.verdicts.wait()
     kinds = [one.kind for one in world.store.events(run_id)]
     assert kinds.count("late_reports") == 2

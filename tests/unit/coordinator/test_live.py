@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ldapslam.coordinator.runs import live as live_module
@@ -79,59 +81,38 @@ def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
     assert stream.response_time_max_us == 3000
 
 
-def test_what_searches_find_is_told_and_what_others_do_is_not() -> None:
-    names = ("search", "search"), ("others", "compare")
-    operations = [{"name": name, "kind": kind} for name, kind in names]
-    plan = {"streams": [{"name": "readers", "operations": operations}]}
-    live = LiveStatistics(["a", "b"], plan_of(plan))
-    one = snapshot(0, completed=10)
-    one.operations[0].MergeFrom(pb.OperationInterval(entries=30, empty=4))
-    other = one.operations.add()
-    other.CopyFrom(one.operations[0])
-    other.operation = "others"
-    live.add("a", one)
-    ((figures, _),) = live.add("b", one)
-    (stream,) = figures.streams
-    assert (stream.searches, stream.entries, stream.empty) == (20, 60, 8)
-    assert stream.completed == 40
-
-
 def test_a_stream_has_figures_of_each_operation_and_of_its_plan() -> None:
-    plan = {
-        "streams": [
-            {
-                "name": "readers",
-                "connections": 8,
-                "clients": 4,
-                "operations": [{"name": "search", "kind": "search"}],
-            },
-            {"name": "arrivals", "connections": 2, "clients": None},
-        ]
-    }
+    names = ("search", "search"), ("compare", "compare")
+    operations = [{"name": name, "kind": kind} for name, kind in names]
+    readers = {"name": "readers", "connections": 8, "clients": 4}
+    arrivals = {"name": "arrivals", "connections": 2, "clients": None}
+    plan = {"streams": [{**readers, "operations": operations}, arrivals]}
     live = LiveStatistics(["a", "b"], plan_of(plan))
     for agent, times_ns in (("a", (1_000_000,) * 600), ("b", (3_000_000,) * 500)):
         reported = snapshot(0, completed=10, times_ns=times_ns)
-        reported.operations[0].entries = 35
-        compare = reported.operations.add()
-        compare.CopyFrom(reported.operations[0])
-        compare.operation = "compare"
-        arrivals = reported.operations.add()
-        arrivals.CopyFrom(compare)
-        arrivals.stream = "arrivals"
+        search = reported.operations[0]
+        search.entries, search.empty = 35, 4
+        rows = ("readers", "compare"), ("arrivals", "compare")
+        for stream, operation in rows:
+            reported.operations.add().CopyFrom(search)
+            reported.operations[-1].stream = stream
+            reported.operations[-1].operation = operation
         measured = live.add(agent, reported)
     ((figures, snapshots),) = measured
     assert len(snapshots) == 2
-    readers, arrivals_of = figures.streams
-    assert (readers.connections, readers.clients) == (8, 4)
-    assert (arrivals_of.connections, arrivals_of.HasField("clients")) == (2, False)
-    search, other = readers.operations
-    assert (search.operation, search.entries, search.errors) == ("search", 70, 12)
+    of_readers, of_arrivals = figures.streams
+    assert (of_readers.connections, of_readers.clients) == (8, 4)
+    assert (of_arrivals.connections, of_arrivals.HasField("clients")) == (2, False)
+    of_search, other = of_readers.operations
+    found = of_search.operation, of_search.entries, of_search.errors
+    assert found == ("search", 70, 12)
     assert (other.operation, other.entries) == ("compare", 0)
-    assert (search.completed, search.throughput_per_s) == (20, 20.0)
-    assert search.response_time_p99_us == pytest.approx(3000, rel=0.001)
-    # of both
-    assert (readers.completed, readers.errors) == (40, 24)
-    assert readers.response_time_p50_us == pytest.approx(1000, rel=0.001)
+    assert (of_search.completed, of_search.throughput_per_s) == (20, 20.0)
+    assert of_search.response_time_p99_us == pytest.approx(3000, rel=0.001)
+    # sums of both operations; entries only of searches
+    assert (of_readers.completed, of_readers.errors) == (40, 24)
+    assert (of_readers.searches, of_readers.entries, of_readers.empty) == (20, 70, 8)
+    assert of_readers.response_time_p50_us == pytest.approx(1000, rel=0.001)
 
 
 def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end() -> (
@@ -168,15 +149,16 @@ def test_the_result_code_of_most_failures_is_named() -> None:
 
 def test_percentiles_of_too_few_values_are_left_out() -> None:
     live = LiveStatistics(["a"])
-    ((figures, _),) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))
-    assert figures.streams[0].HasField("response_time_p50_us")
-    assert figures.streams[0].response_time_p95_us == pytest.approx(1000, rel=0.001)
-    assert not figures.streams[0].HasField("response_time_p99_us")
-    ((figures, _),) = live.add("a", snapshot(1, times_ns=(1_000_000,) * 199))
-    assert not figures.streams[0].HasField("response_time_p95_us")
-    ((figures, _),) = live.add("a", snapshot(2, times_ns=(1_000_000,) * 19))
-    assert not figures.streams[0].HasField("response_time_p50_us")
-    assert figures.streams[0].response_time_max_us == 1000
+    percentiles = ("p50", "p95", "p99")
+    shown = {999: ["p50", "p95"], 199: ["p50"], 19: [], 0: []}
+    for index, (count, expected) in enumerate(shown.items()):
+        ((figures, _),) = live.add("a", snapshot(index, times_ns=(1_000_000,) * count))
+        (stream,) = figures.streams
+        found = [
+            one for one in percentiles if stream.HasField(f"response_time_{one}_us")
+        ]
+        assert found == expected
+        assert stream.response_time_max_us == (1000 if count else 0)
 
 
 def test_a_stream_that_sends_nothing_without_connections_is_there() -> None:
@@ -193,53 +175,40 @@ def test_a_stream_that_sends_nothing_without_connections_is_there() -> None:
     ]
 
 
-def test_without_samples_there_are_no_percentiles() -> None:
-    ((figures, _),) = LiveStatistics(["a"]).add("a", snapshot(0))
-    assert not figures.streams[0].HasField("response_time_p50_us")
-
-
-def test_intervals_come_in_order() -> None:
+@pytest.mark.parametrize(
+    ("reported", "given"),
+    [
+        ([("a", 0), ("a", 1), ("b", 0), ("b", 1)], [[], [], [(0, 2)], [(1, 2)]]),
+        # a was told to somebody else, before a restart of the coordinator
+        ([("a", 6), ("b", 7), ("a", 7)], [[], [], [(6, 1), (7, 2)]]),
+        # a drained: nobody waits for it
+        ([("a", 0, True), ("b", 0), ("b", 1)], [[], [(0, 2)], [(1, 1)]]),
+    ],
+)
+def test_intervals_come_in_order(
+    reported: list[tuple[Any, ...]], given: list[list[tuple[int, int]]]
+) -> None:
     live = LiveStatistics(["a", "b"])
-    assert live.add("a", snapshot(0)) == []
-    assert live.add("a", snapshot(1)) == []
-    assert [one.figures.index for one in live.add("b", snapshot(0))] == [0]
-    assert [one.figures.index for one in live.add("b", snapshot(1))] == [1]
-
-
-def test_an_interval_that_an_agent_told_somebody_else_is_given_without_it() -> None:
-    """After a restart of the coordinator: agents report in order."""
-    live = LiveStatistics(["a", "b"])
-    assert live.add("a", snapshot(6)) == []
-    assert live.add("b", snapshot(7)) == []
-    given = live.add("a", snapshot(7))
-    assert [(one.figures.index, one.figures.agents_reported) for one in given] == [
-        (6, 1),
-        (7, 2),
-    ]
+    found = []
+    for agent, index, *final in reported:
+        measured = live.add(agent, snapshot(index, final=bool(final)))
+        found.append(
+            [(one.figures.index, one.figures.agents_reported) for one in measured]
+        )
+    assert found == given
 
 
 def test_nobody_waits_for_an_agent_that_is_gone() -> None:
     live = LiveStatistics(["a", "b"])
     live.add("a", snapshot(0))
     live.add("a", snapshot(1))
-    figures = live.drop("b")
-    assert [one.figures.index for one in figures] == [0, 1]
-    assert [one.figures.agents_reported for one in figures] == [1, 1]
-    assert [one.figures.agents_planned for one in figures] == [2, 2]
-
-
-def test_a_late_report_of_a_shown_interval_is_not_shown_again() -> None:
-    live = LiveStatistics(["a", "b"])
-    live.add("a", snapshot(0))
-    live.drop("b")
+    found = [
+        (one.index, one.agents_reported, one.agents_planned)
+        for one, _ in live.drop("b")
+    ]
+    assert found == [(0, 1, 2), (1, 1, 2)]
+    # its late report of a shown interval is not shown again
     assert live.add("b", snapshot(0)) == []
-
-
-def test_an_agent_that_drained_is_not_waited_for() -> None:
-    live = LiveStatistics(["a", "b"])
-    live.add("a", snapshot(0, final=True))
-    live.add("b", snapshot(0))
-    assert [one.figures.index for one in live.add("b", snapshot(1))] == [1]
 
 
 def test_an_agent_that_reports_nothing_costs_no_memory(

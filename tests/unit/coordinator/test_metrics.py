@@ -30,14 +30,6 @@ from support.histograms import packed_of
 from support.store import Scenario, run_record
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def status(run_id: str, state: str) -> pb.RunStatus:
     return pb.RunStatus(run_id=run_id, job_name="mix", state=state, agents=["a", "b"])
 
@@ -50,49 +42,50 @@ def figures(index: int, *streams: str) -> pb.IntervalFigures:
     return pb.IntervalFigures(index=index, streams=rows)
 
 
-def new_runs() -> tuple[ShownRuns, Clock]:
-    clock = Clock()
-    return ShownRuns(clock), clock
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
-def test_totals_add_up_over_intervals_and_gauges_are_those_of_the_last() -> None:
-    runs, _ = new_runs()
-    runs.run_changed(status("r1", "running"))
+def running(*run_ids: str, clock: Clock | None = None) -> ShownRuns:
+    runs = ShownRuns(clock or Clock())
+    for run_id in run_ids:
+        runs.run_changed(status(run_id, "running"))
+    return runs
+
+
+def test_totals_add_up_and_gauges_are_those_of_the_last_interval_before_a_drain() -> (
+    None
+):
+    runs = running("r1")
     for index in range(3):
         runs.interval_measured("r1", figures(index, "readers"), ())
-    [run] = runs.shown()
-    assert run.interval is not None
-    assert run.interval.index == 2
-    stream = run.streams["readers"]
-    assert (stream.completed, stream.errors, stream.dropped) == (300, 6, 3)
-
-
-def test_rates_of_a_drain_are_not_shown_and_its_requests_are_counted() -> None:
-    runs, _ = new_runs()
-    runs.run_changed(status("r1", "running"))
-    runs.interval_measured("r1", figures(4, "readers"), ())
-    drain = figures(5, "readers")
+    drain = figures(3, "readers")
     drain.phase = "drain"
     drain.streams[0].throughput_per_s = 160_000
     runs.interval_measured("r1", drain, ())
     [run] = runs.shown()
     assert run.interval is not None
-    assert run.interval.index == 4
-    assert run.streams["readers"].last.throughput_per_s == 0
-    assert run.streams["readers"].completed == 200
+    assert run.interval.index == 2
+    stream = run.streams["readers"]
+    assert (stream.completed, stream.errors, stream.dropped) == (400, 8, 4)
+    assert stream.last.throughput_per_s == 0
 
 
 def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
-    runs, _ = new_runs()
+    runs = running("r2")
     runs.run_changed(status("r1", "queued"))
-    runs.run_changed(status("r2", "running"))
+    # a run that is not known
+    runs.interval_measured("r3", figures(0, "readers"), ())
     assert runs.states() == {"queued": 1, "running": 1}
     assert list(runs.shown()) == []
 
 
-def test_an_ended_run_is_shown_a_while_and_then_forgotten() -> None:
-    runs, clock = new_runs()
-    runs.run_changed(status("r1", "running"))
+def test_an_ended_run_is_shown_a_while_and_then_forgotten_though_nobody_looks() -> None:
+    clock = Clock()
+    runs = running("r1", clock=clock)
     runs.interval_measured("r1", figures(0, "readers"), ())
     runs.run_changed(status("r1", "finished"))
     assert runs.states() == {}
@@ -100,11 +93,6 @@ def test_an_ended_run_is_shown_a_while_and_then_forgotten() -> None:
     assert [run.run_id for run in runs.shown()] == ["r1"]
     clock.now_s += 0.1
     assert list(runs.shown()) == []
-    assert runs._runs == {}
-
-
-def test_ended_runs_are_forgotten_though_nobody_looks() -> None:
-    runs, clock = new_runs()
     for number in range(5):
         runs.run_changed(status(f"r{number}", "running"))
         runs.run_changed(status(f"r{number}", "finished"))
@@ -117,14 +105,13 @@ def test_families_of_runs_are_made_off_the_loop_and_are_of_one_moment(
 ) -> None:
     outputs = "ldapslam.coordinator.outputs.metrics"
     monkeypatch.setattr(f"{outputs}.store_families", lambda store: ())
-    runs, _ = new_runs()
+    runs = running("r1")
     metrics = Metrics(("127.0.0.1", 0), runs)
     coordinator = SimpleNamespace(
         operators=SimpleNamespace(agents=pb.ListAgentsReply),
         writer=SimpleNamespace(store=None),
         bounds={},
     )
-    runs.run_changed(status("r1", "running"))
     first, later = [
         common_pb2.Snapshot(operations=[operation("search", (MS,), succeeded=count)])
         for count in (1, 100)
@@ -147,49 +134,36 @@ def test_families_of_runs_are_made_off_the_loop_and_are_of_one_moment(
     assert found[name, "succeeded", "+Inf"] == 1
 
 
-def test_intervals_of_a_run_that_nobody_told_of_are_ignored() -> None:
-    runs, _ = new_runs()
-    runs.run_changed(status("r1", "finished"))
-    runs.interval_measured("r1", figures(0, "readers"), ())
-    assert list(runs.shown()) == []
-
-
-def test_of_very_many_streams_those_of_the_newest_runs_are_shown() -> None:
-    runs, _ = new_runs()
-    names = [f"s{number}" for number in range(MAX_STREAMS // 2)]
-    for run_id in ("r1", "r2", "r3"):
-        runs.run_changed(status(run_id, "running"))
-        runs.interval_measured(run_id, figures(0, *names), ())
-    assert [run.run_id for run in runs.shown()] == ["r3", "r2"]
-
-
-def test_a_run_of_too_many_streams_is_left_out_and_the_others_are_shown() -> None:
-    runs, _ = new_runs()
-    for run_id, count in (("r1", 3), ("r2", MAX_STREAMS + 1), ("r3", 5)):
-        names = [f"s{number}" for number in range(count)]
-        runs.run_changed(status(run_id, "running"))
-        runs.interval_measured(run_id, figures(0, *names), ())
-    assert [run.run_id for run in runs.shown()] == ["r3", "r1"]
+@pytest.mark.parametrize(
+    ("streams", "shown"),
+    [
+        # of very many those of the newest runs
+        ([MAX_STREAMS // 2] * 3, ["r2", "r1"]),
+        # a run of too many is left out
+        ([3, MAX_STREAMS + 1, 5], ["r2", "r0"]),
+    ],
+)
+def test_the_streams_shown_are_bounded(streams: list[int], shown: list[str]) -> None:
+    runs = running("r0", "r1", "r2")
+    for number, count in enumerate(streams):
+        names = [f"s{stream}" for stream in range(count)]
+        runs.interval_measured(f"r{number}", figures(0, *names), ())
+    assert [run.run_id for run in runs.shown()] == shown
 
 
 def test_ended_runs_are_counted_by_state_and_verdict() -> None:
-    runs, _ = new_runs()
+    """Runs that ended before the coordinator started are not counted, whatever time
+    of day they ended at: clocks are set back."""
+    runs = running()
     for verdict in ("PASS", "FAIL", "PASS", None):
-        runs.run_judged(run_record(Scenario(run={"verdict": verdict})), (), 7.0, {})
+        for ended_s in (7.0, None):
+            ended = {"verdict": verdict, "finished_utc": "2000-01-01T00:00:00Z"}
+            runs.run_judged(run_record(Scenario(run=ended)), (), ended_s, {})
     assert runs.ended == {
         ("finished", "PASS"): 2,
         ("finished", "FAIL"): 1,
         ("finished", "none"): 1,
     }
-
-
-def test_a_run_that_ended_before_the_start_is_not_counted_when_it_is_judged() -> None:
-    """Whatever the times of day say: clocks are set back."""
-    runs, _ = new_runs()
-    for run_id, ended_s in (("old", None), ("new", 7.0)):
-        ended = {"run_id": run_id, "finished_utc": "2000-01-01T00:00:00Z"}
-        runs.run_judged(run_record(Scenario(run=ended)), (), ended_s, {})
-    assert runs.ended == {("finished", "none"): 1}
 
 
 # Of operations.
@@ -221,8 +195,7 @@ def samples_of(runs: ShownRuns) -> dict[tuple[str, frozenset[str]], float]:
 
 
 def run_of(*snapshots: common_pb2.Snapshot) -> ShownRuns:
-    runs, _ = new_runs()
-    runs.run_changed(status("r1", "running"))
+    runs = running("r1")
     for index, snapshot in enumerate(snapshots):
         runs.interval_measured("r1", figures(index, "readers"), [snapshot])
     return runs
@@ -257,20 +230,18 @@ def test_requests_are_counted_by_outcome_and_responses_by_result_code() -> None:
     row = operation("add", scheduled=9, succeeded=4, failed=2, timed_out=1, dropped=2)
     row.result_codes.update({0: 4, 68: 2})
     found = samples_of(run_of(*[common_pb2.Snapshot(operations=[row])] * 2))
-    requests = {
-        outcome: found["ldapslam_operation_requests_total", frozenset({"add", outcome})]
-        for outcome in ("succeeded", "failed", "timed_out", "unresolved", "dropped")
+    expected = {
+        ("requests", "succeeded"): 8,
+        ("requests", "failed"): 4,
+        ("requests", "timed_out"): 2,
+        ("requests", "unresolved"): 0,
+        ("requests", "dropped"): 4,
+        ("responses", "success"): 8,
+        ("responses", "entryAlreadyExists"): 4,
     }
-    assert requests == {
-        "succeeded": 8,
-        "failed": 4,
-        "timed_out": 2,
-        "unresolved": 0,
-        "dropped": 4,
-    }
-    responses = "ldapslam_operation_responses_total"
-    assert found[responses, frozenset({"add", "success"})] == 8
-    assert found[responses, frozenset({"add", "entryAlreadyExists"})] == 4
+    for (name, label), count in expected.items():
+        key = f"ldapslam_operation_{name}_total", frozenset({"add", label})
+        assert found[key] == count
     assert found["ldapslam_operation_scheduled_total", frozenset({"add"})] == 18
 
 
@@ -304,8 +275,7 @@ def test_the_generators_own_delays_are_those_of_the_worst_host() -> None:
             operations=[row], host=common_pb2.HostInterval(hiccup_max_ns=hiccup_ns)
         )
 
-    runs, _ = new_runs()
-    runs.run_changed(status("r1", "running"))
+    runs = running("r1")
     both = [lag(5 * MS, *[1000] * 970), lag(7 * MS, *[2 * MS] * 30)]
     runs.interval_measured("r1", figures(0, "readers"), both)
     found = samples_of(runs)
@@ -315,8 +285,7 @@ def test_the_generators_own_delays_are_those_of_the_worst_host() -> None:
 
 
 def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
-    runs, _ = new_runs()
-    runs.run_changed(status("r1", "running"))
+    runs = running("r1")
     measured = figures(0, "readers")
     measured.streams[0].response_time_p50_us = 1000
     measured.streams[0].response_time_p95_us = 2000

@@ -25,6 +25,7 @@ def some_times(rule: Rule, after: str, count: int) -> list[str]:
     return [f"{time:%m-%d %H:%M}" for time in found]
 
 
+#: By hand; that of other zones and rules is what looking at every minute finds, below.
 CHANGES = [
     # expression, zone, after (UTC), the next times in UTC
     pytest.param(
@@ -34,34 +35,9 @@ CHANGES = [
         id="a time in a gap runs at the first instant after it",
     ),
     pytest.param(
-        *("*/10 2 * * *", "Europe/Berlin", "2026-03-29 00:00"),
-        ["03-29 01:00", "03-30 00:00"],
-        id="several times in a gap are one",
-    ),
-    pytest.param(
-        *("30 2,3 * * *", "Europe/Berlin", "2026-03-29 00:00"),
-        ["03-29 01:00", "03-29 01:30", "03-30 00:30"],
-        id="a time in a gap does not take the place of the next",
-    ),
-    pytest.param(
-        *("0 2,3 * * *", "Europe/Berlin", "2026-03-29 00:00"),
-        ["03-29 01:00", "03-30 00:00"],
-        id="a time in a gap that moves onto another one is one with it",
-    ),
-    pytest.param(
         *("30 2 * * *", "Europe/Berlin", "2026-10-24 12:00"),
         ["10-25 00:30", "10-26 01:30"],
         id="a time that exists twice runs at the first",
-    ),
-    pytest.param(
-        *("30 2 * * *", "Europe/Berlin", "2026-10-25 00:45"),
-        ["10-26 01:30"],
-        id="between the two it has run",
-    ),
-    pytest.param(
-        *("*/15 * * * *", "Europe/Berlin", "2026-03-29 00:30"),
-        ["03-29 00:45", "03-29 01:00", "03-29 01:15"],
-        id="every quarter of an hour goes on over a gap",
     ),
     pytest.param(
         *("*/30 * * * *", "Europe/Berlin", "2026-10-24 23:30"),
@@ -69,32 +45,9 @@ CHANGES = [
         id="every half hour goes on over a fold",
     ),
     pytest.param(
-        *("7 * * * *", "Europe/Berlin", "2026-03-29 00:00"),
-        ["03-29 00:07", "03-29 01:07", "03-29 02:07"],
-        id="hourly, off the hour, goes on over a gap",
-    ),
-    pytest.param(
-        *("0 0 * * *", "Africa/Cairo", "2026-04-23 12:00"),
-        # 24 April: 00:00 -> 01:00
-        ["04-23 22:00", "04-24 21:00"],
-        id="a gap at midnight",
-    ),
-    pytest.param(
-        *("50 23 * * *", "America/Santiago", "2026-04-04 12:00"),
-        # 5 April: 24:00 -> 23:00 of the day before
-        ["04-05 02:50", "04-06 03:50"],
-        id="a fold at midnight",
-    ),
-    pytest.param(
         *("50 * 4 4 *", "America/Santiago", "2026-04-05 02:00"),
         ["04-05 02:50", "04-05 03:50", "04-04 04:50"],
         id="the last hour of a rare day, twice",
-    ),
-    pytest.param(
-        *("15 2 * * *", "Australia/Lord_Howe", "2026-10-03 00:00"),
-        # 4 October: 02:00 -> 02:30, half an hour
-        ["10-03 15:30", "10-04 15:15"],
-        id="a gap of half an hour",
     ),
     pytest.param(
         *("0 12 30 12 *", "Pacific/Apia", "2011-12-29 12:00"),
@@ -115,6 +68,9 @@ def test_times_at_a_change_of_the_clocks(
 
 EXPRESSIONS = [
     "30 2 * * *",
+    "30 2,3 * * *",
+    "0 2,3 * * *",
+    "*/10 2 * * *",
     "*/15 * * * *",
     "7-59/20 * * * *",
     "5,35 1-3 * * *",

@@ -7,7 +7,6 @@ Its length is that of the table, and of the walks through the machine.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -71,6 +70,8 @@ LIMITS = RunLimits(
 CONTINUE = RunLimits(30 * S, 10 * S, stop_on_loss=False, slack_ns=5 * S)
 MISSED = ThresholdMissed("missed for 10 s: p99 < 5ms for 10s, abort")
 ERROR = BindRejected("ldap://ds1", "cn=admin", 49, "")
+FULL = StoreError("the disk is full")
+FINISHES = ConcludeRun(RunState.FINISHED, "", None)
 
 # The clock of the walks below: assigned at 0, ready at 1 s, T0 at 2 s.
 ASSIGNED_NS, READY_NS, STARTED_NS, PLAN_OVER_NS = 0, 1 * S, 2 * S, 32 * S
@@ -135,7 +136,7 @@ EVENTS: tuple[RunEvent, ...] = (
     MonitorProgressed("a"),
     MonitorEnded("a"),
     GaveUp("nobody came"),
-    StoreFailed(StoreError("the disk is full")),
+    StoreFailed(FULL),
     MISSED,
 )
 LEADS_TO: dict[tuple[RunState, type], RunState] = {
@@ -244,9 +245,7 @@ def test_the_straight_way_from_queue_to_finish() -> None:
     assert run.handle(TimePassed(), 7 + 31 * S - 1) == []
     assert run.handle(TimePassed(), 7 + 31 * S) == [RecordState(RunState.DRAINING)]
     assert run.handle(AgentFinished("a"), 32 * S) == []
-    assert run.handle(AgentFinished("b"), 32 * S) == [
-        ConcludeRun(RunState.FINISHED, "", None)
-    ]
+    assert run.handle(AgentFinished("b"), 32 * S) == [FINISHES]
 
 
 def test_a_start_that_took_long_to_store_is_put_off_for_twice_as_long() -> None:
@@ -274,28 +273,19 @@ def test_agents_on_the_coordinators_host_are_told_of_t0_sooner(
     assert run.t0_ns == 7 + lead_ms * S // 1000
 
 
-def test_a_run_whose_agents_end_before_the_clock_says_so_finishes_too() -> None:
-    run = run_in(RunState.RUNNING)
-    run.handle(AgentFinished("a"), 31 * S)
-    assert run.handle(AgentFinished("b"), 31 * S) == [
-        ConcludeRun(RunState.FINISHED, "", None)
-    ]
-
-
-REPEATED: list[tuple[RunState, Callable[[Run], RunEvent]]] = [
-    (RunState.READY, lambda run: AgentPrepared("a")),
-    (RunState.RUNNING, lambda run: AgentStarted("b")),
-    (RunState.DRAINING, lambda run: AgentFinished("a")),
+REPEATED: list[tuple[RunState, RunEvent]] = [
+    (RunState.READY, AgentPrepared("a")),
+    (RunState.RUNNING, AgentStarted("b")),
+    (RunState.DRAINING, AgentFinished("a")),
+    (RunState.DRAINING, StoreFailed(FULL)),
 ]
 
 
 @pytest.mark.parametrize(("state", "event"), REPEATED)
-def test_a_repeated_report_changes_nothing(
-    state: RunState, event: Callable[[Run], RunEvent]
-) -> None:
+def test_a_repeated_report_changes_nothing(state: RunState, event: RunEvent) -> None:
     run = run_in(state)
-    run.handle(event(run), 40 * S)
-    assert run.handle(event(run), 40 * S) == []
+    run.handle(event, 40 * S)
+    assert run.handle(event, 40 * S) == []
     assert run.state is state
 
 
@@ -347,78 +337,74 @@ def test_loss_of_an_agent_stops_the_others(state: RunState) -> None:
     assert isinstance(end.error, AgentLost)
 
 
-def test_with_continue_the_others_go_on_after_a_loss() -> None:
+LOST = AgentVanished("a", 4 * S, "silent")
+#: Events of a run that goes on with the agents that it has, and how it ends.
+CONTINUED: list[tuple[tuple[RunEvent, ...], ConcludeRun]] = [
+    ((LOST, TimePassed(), AgentFinished("b")), FINISHES),
+    ((TimePassed(), AgentFinished("b"), LOST), FINISHES),
+    ((LOST, AgentFailed("b", ERROR)), ConcludeRun(RunState.FAILED, str(ERROR), ERROR)),
+]
+
+
+@pytest.mark.parametrize(("events", "end"), CONTINUED)
+def test_with_continue_a_run_ends_with_the_last_of_its_agents(
+    events: tuple[RunEvent, ...], end: ConcludeRun
+) -> None:
     run = run_in(RunState.RUNNING, CONTINUE)
-    (event,) = run.handle(AgentVanished("a", 4 * S, "silent"), 3 * S)
+    commands = [one for event in events for one in run.handle(event, PLAN_OVER_NS)]
+    assert not any(isinstance(one, StopAgents) for one in commands)
+    assert commands[-1] == end
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [(RunState.READY, ""), (RunState.RUNNING, "received SIGTERM")]
+)
+def test_an_agent_that_ends_early_unasked_is_a_loss(
+    state: RunState, reason: str
+) -> None:
+    run = run_in(state)
+    event, _, stop = run.handle(AgentFinished("a", reason), 3 * S)
     assert isinstance(event, RecordEvent)
-    assert run.state is RunState.RUNNING
-    run.handle(TimePassed(), PLAN_OVER_NS)
-    assert run.handle(AgentFinished("b"), 33 * S) == [
-        ConcludeRun(RunState.FINISHED, "", None)
-    ]
-
-
-def test_with_continue_a_loss_after_the_others_finished_ends_the_run() -> None:
-    run = run_in(RunState.DRAINING, CONTINUE)
-    run.handle(AgentFinished("b"), 33 * S)
-    commands = run.handle(AgentVanished("a", 4 * S, "silent"), 34 * S)
-    assert commands[-1] == ConcludeRun(RunState.FINISHED, "", None)
-
-
-def test_with_continue_the_loss_of_all_agents_fails_the_run() -> None:
-    run = run_in(RunState.RUNNING, CONTINUE)
-    run.handle(AgentVanished("a", 4 * S, "silent"), 3 * S)
-    commands = run.handle(AgentFailed("b", ERROR), 3 * S)
-    assert commands[-1] == ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
-
-
-def test_an_agent_that_ends_early_unasked_is_a_loss() -> None:
-    run = run_in(RunState.RUNNING)
-    commands = run.handle(AgentFinished("a", "the agent received SIGTERM"), 3 * S)
-    assert isinstance(commands[0], RecordEvent)
-    assert commands[0].kind == "agent_early"
-    assert "SIGTERM" in commands[0].text
-    assert isinstance(commands[2], StopAgents)
-    assert run.state is RunState.DRAINING
-
-
-def test_an_agent_that_claims_to_be_done_before_the_start_fails_the_run() -> None:
-    run = run_in(RunState.READY)
-    run.handle(AgentFinished("a"), S)
-    (end,) = run.handle(AgentFinished("b", "stopped"), S)
+    assert event.kind == "agent_early"
+    assert reason in event.text
+    assert isinstance(stop, StopAgents)
+    (end,) = run.handle(AgentFinished("b", "stopped"), 4 * S)
     assert isinstance(end, ConcludeRun)
     assert end.state is RunState.FAILED
 
 
-@pytest.mark.parametrize(
-    "state", [RunState.PREPARING, RunState.READY, RunState.RUNNING]
-)
-def test_cancel_stops_the_agents_and_ends_in_cancelled(state: RunState) -> None:
+CANCEL = CancelRequested("me@here")
+CANCELLED = "cancelled by me@here"
+#: State, event, kind of the note of it, and how the run ends.
+STOPS: list[tuple[RunState, RunEvent, str, ConcludeRun]] = [
+    *(
+        (state, CANCEL, "cancel", ConcludeRun(RunState.CANCELLED, CANCELLED, None))
+        for state in (RunState.PREPARING, RunState.READY, RunState.RUNNING)
+    ),
+    (
+        *(RunState.RUNNING, MISSED, "aborted"),
+        ConcludeRun(RunState.ABORTED, MISSED.text, None),
+    ),
+    (
+        *(RunState.RUNNING, StoreFailed(FULL), "store_failed"),
+        ConcludeRun(RunState.FAILED, str(FULL), FULL),
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "event", "kind", "end"), STOPS)
+def test_what_ends_the_load_stops_the_agents_and_is_the_reason(
+    state: RunState, event: RunEvent, kind: str, end: ConcludeRun
+) -> None:
     run = run_in(state)
-    commands = run.handle(CancelRequested("me@here"), 3 * S)
-    detail = "cancelled by me@here"
-    assert commands == [
-        RecordEvent("cancel", detail),
-        RecordState(RunState.DRAINING, detail),
-        StopAgents(("a", "b"), detail),
+    assert run.handle(event, 3 * S) == [
+        RecordEvent(kind, end.detail),
+        RecordState(RunState.DRAINING, end.detail),
+        StopAgents(("a", "b"), end.detail),
     ]
-    assert run.handle(AgentFinished("a", detail), 4 * S) == []
+    assert run.handle(AgentFinished("a", end.detail), 4 * S) == []
     # a loss on the way down changes nothing about why it ends
-    commands = run.handle(AgentVanished("b", 4 * S, "silent"), 5 * S)
-    assert commands[-1] == ConcludeRun(RunState.CANCELLED, detail, None)
-
-
-def test_a_missed_threshold_stops_the_agents_and_ends_in_aborted() -> None:
-    run = run_in(RunState.RUNNING)
-    assert run.handle(MISSED, 3 * S) == [
-        RecordEvent("aborted", MISSED.text),
-        RecordState(RunState.DRAINING, MISSED.text),
-        StopAgents(("a", "b"), MISSED.text),
-    ]
-    run.handle(AgentFinished("a", MISSED.text), 4 * S)
-    assert run.handle(AgentFinished("b", MISSED.text), 4 * S) == [
-        ConcludeRun(RunState.ABORTED, MISSED.text, None)
-    ]
+    assert run.handle(AgentVanished("b", 4 * S, "silent"), 5 * S)[-1] == end
 
 
 def test_what_an_aborted_run_has_left_is_verified() -> None:
@@ -430,37 +416,34 @@ def test_what_an_aborted_run_has_left_is_verified() -> None:
     assert run.handle(AgentFinished("a"), 2 * S) == [ConcludeMonitors(("a",), True)]
 
 
-def test_cancel_in_the_queue_ends_at_once() -> None:
-    detail = "cancelled by me"
-    assert Run(LIMITS).handle(CancelRequested("me"), 0) == [
-        RecordEvent("cancel", detail),
-        ConcludeRun(RunState.CANCELLED, detail, None),
-    ]
+def test_a_run_in_the_queue_ends_at_once() -> None:
+    error = NotEnoughAgents("2 agents", ("a",))
+    failed = RunState.FAILED
+    for event, kind, end in (
+        (CANCEL, "cancel", ConcludeRun(RunState.CANCELLED, CANCELLED, None)),
+        (GaveUp(str(error), error), "gave_up", ConcludeRun(failed, str(error), error)),
+    ):
+        assert Run(LIMITS).handle(event, S) == [RecordEvent(kind, end.detail), end]
 
 
-def unreachable_in(commands: list[Command]) -> bool:
-    return any(
-        isinstance(command, StopAgents) and "did not answer" in command.reason
-        for command in commands
-    )
-
-
-def test_an_agent_that_is_not_ready_in_time_fails_the_run() -> None:
-    run = run_in(RunState.PREPARING)
-    run.handle(AgentPrepared("a"), S)
-    assert run.handle(TimePassed(), LIMITS.prepare_ns - 1) == []
-    commands = run.handle(TimePassed(), LIMITS.prepare_ns)
-    assert unreachable_in(commands)
-    assert "'b'" in str(commands[0])
-    assert run.state is RunState.DRAINING
-
-
-def test_an_agent_that_does_not_start_in_time_fails_the_run() -> None:
-    run = run_in(RunState.READY)
-    # T0 is 1 s after READY_NS, and messages get slack_ns (5 s) on their way
-    deadline_ns = READY_NS + LIMITS.start_lead_ns + LIMITS.slack_ns
+@pytest.mark.parametrize(
+    ("state", "answer", "deadline_ns"),
+    [
+        (RunState.PREPARING, AgentPrepared("a"), LIMITS.prepare_ns),
+        # T0 is 1 s after READY_NS, and messages get slack_ns (5 s) on their way
+        (RunState.READY, AgentStarted("a"), READY_NS + S + LIMITS.slack_ns),
+    ],
+)
+def test_an_agent_that_does_not_answer_in_time_fails_the_run(
+    state: RunState, answer: RunEvent, deadline_ns: int
+) -> None:
+    run = run_in(state)
+    run.handle(answer, S)
     assert run.handle(TimePassed(), deadline_ns - 1) == []
-    assert unreachable_in(run.handle(TimePassed(), deadline_ns))
+    commands = run.handle(TimePassed(), deadline_ns)
+    reasons = [one.reason for one in commands if isinstance(one, StopAgents)]
+    assert any("'b' did not answer" in reason for reason in reasons)
+    assert run.state is RunState.DRAINING
 
 
 def test_agents_overdue_in_the_drain_are_abandoned() -> None:
@@ -491,33 +474,7 @@ def test_an_agent_that_is_through_before_the_others_start_is_known_is_no_failure
     assert run.handle(AgentFinished("a"), STARTED_NS) == []
     assert run.state is RunState.READY
     assert run.handle(AgentStarted("b"), STARTED_NS) == [RecordState(RunState.RUNNING)]
-    assert run.handle(AgentFinished("b"), STARTED_NS) == [
-        ConcludeRun(RunState.FINISHED, "", None)
-    ]
-
-
-def test_a_run_that_waited_in_vain_has_failed() -> None:
-    run = Run(LIMITS)
-    error = NotEnoughAgents("2 agents", ("a",))
-    assert run.handle(GaveUp(str(error), error), S) == [
-        RecordEvent("gave_up", str(error)),
-        ConcludeRun(RunState.FAILED, str(error), error),
-    ]
-
-
-def test_reports_that_cannot_be_kept_end_the_load_once() -> None:
-    run = run_in(RunState.RUNNING)
-    error = StoreError("the disk is full")
-    assert run.handle(StoreFailed(error), 3 * S) == [
-        RecordEvent("store_failed", "the disk is full"),
-        RecordState(RunState.DRAINING, "the disk is full"),
-        StopAgents(("a", "b"), "the disk is full"),
-    ]
-    assert run.handle(StoreFailed(error), 3 * S) == []
-    run.handle(AgentFinished("a", "stopped"), 4 * S)
-    assert run.handle(AgentFinished("b", "stopped"), 4 * S) == [
-        ConcludeRun(RunState.FAILED, "the disk is full", error)
-    ]
+    assert run.handle(AgentFinished("b"), STARTED_NS) == [FINISHES]
 
 
 # A quorum.
@@ -578,18 +535,15 @@ def test_a_run_begins_anew_without_an_agent_that_is_overdue() -> None:
     ]
 
 
-def test_a_run_below_its_quorum_fails() -> None:
+@pytest.mark.parametrize(
+    "events",
+    [(AgentFailed("c", ERROR), AgentFailed("b", ERROR)), (TimePassed(),) * 3],
+    ids=["failures", "time"],
+)
+def test_a_run_below_its_quorum_fails(events: tuple[RunEvent, ...]) -> None:
     run = preparing("a")
-    run.handle(AgentFailed("c", ERROR), 2 * S)
-    run.handle(AgentFailed("b", ERROR), 2 * S)
-    assert run.state is RunState.DRAINING
-    assert run.ending.state is RunState.FAILED
-
-
-def test_too_few_in_time_fail_the_run() -> None:
-    run = preparing("a")
-    for _ in range(3):
-        run.handle(TimePassed(), 60 * S)
+    for event in events:
+        run.handle(event, 60 * S)
     assert run.state is RunState.DRAINING
     assert run.ending.state is RunState.FAILED
 
@@ -597,78 +551,50 @@ def test_too_few_in_time_fail_the_run() -> None:
 # What a coordinator before this one left.
 
 
-def resumed(
-    state: RunState, parts: dict[str, Part], ending: Ending | None = None
-) -> tuple[Run, list[Command]]:
+#: State, parts and ending that were stored, what the agents say then, and its answer.
+RESUMED: list[tuple[RunState, dict[str, Part], Ending, list[RunEvent], Command]] = [
+    (
+        *(RunState.RUNNING, {"a": Part.STARTED, "b": Part.ENDED}, Ending()),
+        [TimePassed(), AgentFinished("b"), AgentFinished("a")],
+        FINISHES,
+    ),
+    (
+        *(RunState.READY, {"a": Part.PREPARED, "b": Part.STARTED}, Ending()),
+        [AgentStarted("a")],
+        RecordState(RunState.RUNNING),
+    ),
+    (
+        *(RunState.DRAINING, {"a": Part.STARTED}),
+        Ending(RunState.CANCELLED, CANCELLED),
+        [AgentFinished("a", "stopped")],
+        ConcludeRun(RunState.CANCELLED, CANCELLED, None),
+    ),
+    (RunState.DRAINING, {"a": Part.ENDED}, Ending(), [], FINISHES),
+    # a loss between two entries of the journal is not forgotten
+    (
+        *(RunState.RUNNING, {"a": Part.LOST, "b": Part.STARTED}, Ending(), []),
+        StopAgents(("b",), str(AgentLost("a", 0.0))),
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "parts", "ending", "events", "answer"), RESUMED)
+def test_a_resumed_run_goes_on_where_it_was(
+    state: RunState,
+    parts: dict[str, Part],
+    ending: Ending,
+    events: list[RunEvent],
+    answer: Command,
+) -> None:
     run = Run(LIMITS)
-    return run, run.resume(state, parts, 2 * S, ending or Ending(), 10 * S)
+    commands = run.resume(state, parts, 2 * S, ending, 10 * S)
+    for event in events:
+        assert answer not in commands
+        commands = run.handle(event, 32 * S)
+    assert commands[-1] == answer
 
 
-def test_a_resumed_run_goes_on_to_its_end() -> None:
-    run, commands = resumed(RunState.RUNNING, {"a": Part.STARTED, "b": Part.ENDED})
-    assert commands == []
-    assert run.handle(TimePassed(), 32 * S) == [RecordState(RunState.DRAINING)]
-    assert run.handle(AgentFinished("b"), 32 * S) == []
-    assert run.handle(AgentFinished("a"), 32 * S) == [
-        ConcludeRun(RunState.FINISHED, "", None)
-    ]
-
-
-def test_a_resumed_start_is_waited_for() -> None:
-    run, _ = resumed(RunState.READY, {"a": Part.PREPARED, "b": Part.STARTED})
-    assert run.handle(AgentStarted("a"), 11 * S) == [RecordState(RunState.RUNNING)]
-
-
-def test_a_resumed_cancellation_stays_one() -> None:
-    run, _ = resumed(
-        RunState.DRAINING,
-        {"a": Part.STARTED},
-        Ending(RunState.CANCELLED, "cancelled by me"),
-    )
-    assert run.handle(AgentFinished("a", "stopped"), 11 * S) == [
-        ConcludeRun(RunState.CANCELLED, "cancelled by me", None)
-    ]
-
-
-def test_a_run_whose_agents_had_all_ended_is_concluded() -> None:
-    _, commands = resumed(RunState.DRAINING, {"a": Part.ENDED})
-    assert commands == [ConcludeRun(RunState.FINISHED, "", None)]
-
-
-def test_a_loss_between_two_entries_of_the_journal_is_not_forgotten() -> None:
-    run, commands = resumed(RunState.RUNNING, {"a": Part.LOST, "b": Part.STARTED})
-    assert commands[-1] == StopAgents(("b",), str(AgentLost("a", 0.0)))
-    assert run.ending.state is RunState.FAILED
-
-
-OBSERVED = RunLimits(
-    planned_ns=30 * S,
-    grace_ns=10 * S,
-    prepare_ns=60 * S,
-    start_lead_ns=1 * S,
-    slack_ns=5 * S,
-    monitored=True,
-    monitor_prepare_ns=20 * S,
-    verify_ns=100 * S,
-)
-
-
-def observed_in_load(limits: RunLimits = OBSERVED) -> Run:
-    """A run of agents a and b with monitors, whose load is over; a has ended."""
-    run = Run(limits)
-    for event in (
-        AgentsAssigned(("a", "b")),
-        MonitorPrepared("a"),
-        MonitorPrepared("b"),
-        AgentPrepared("a"),
-        AgentPrepared("b"),
-        AgentStarted("a"),
-        AgentStarted("b"),
-    ):
-        run.handle(event, 0)
-    run.handle(TimePassed(), PLAN_OVER_NS)
-    assert run.handle(AgentFinished("a"), PLAN_OVER_NS) == []
-    return run
+OBSERVED = replace(LIMITS, monitored=True, monitor_prepare_ns=20 * S, verify_ns=100 * S)
 
 
 #: The straight way of a run of agents a and b with monitors, up to its load.
@@ -681,12 +607,30 @@ OBSERVED_WAY: tuple[RunEvent, ...] = (
     AgentStarted("a"),
     AgentStarted("b"),
 )
+
+
+def observed(steps: int = 1) -> Run:
+    """A run that has gone so far."""
+    run = Run(OBSERVED)
+    for event in OBSERVED_WAY[:steps]:
+        run.handle(event, 0)
+    return run
+
+
+def observed_in_load() -> Run:
+    """Its load is over; a has ended."""
+    run = observed(len(OBSERVED_WAY))
+    run.handle(TimePassed(), PLAN_OVER_NS)
+    assert run.handle(AgentFinished("a"), PLAN_OVER_NS) == []
+    return run
+
+
 ENDS: tuple[tuple[RunEvent, ...], ...] = (
     (AgentFinished("a"), AgentFinished("b")),
     (AgentFailed("a", ERROR), AgentFinished("b")),
     (AgentVanished("a", 4 * S, "silent"), AgentFinished("b")),
     (CancelRequested("me"), AgentFinished("a"), AgentFinished("b")),
-    (StoreFailed(StoreError("the disk is full")), AgentFinished("a")),
+    (StoreFailed(FULL), AgentFinished("a")),
 )
 
 
@@ -723,8 +667,7 @@ def test_agents_are_told_to_prepare_when_every_monitor_has() -> None:
 
 
 def test_a_monitor_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> None:
-    run = Run(OBSERVED)
-    run.handle(AgentsAssigned(("a", "b")), 0)
+    run = observed()
     assert run.handle(MonitorEnded("a"), 0) == []
     text = "monitor of agent 'b': it fell over"
     assert run.handle(MonitorEnded("b", "it fell over"), 0) == [
@@ -732,24 +675,13 @@ def test_a_monitor_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> None:
         PrepareAgents(("a", "b")),
     ]
     # and none is awaited at the end
-    way: tuple[RunEvent, ...] = (
-        AgentPrepared("a"),
-        AgentPrepared("b"),
-        AgentStarted("a"),
-        AgentStarted("b"),
-        AgentFinished("a"),
-    )
-    for event in way:
+    for event in (*OBSERVED_WAY[3:], AgentFinished("a")):
         run.handle(event, 0)
-    assert run.handle(AgentFinished("b"), 0) == [
-        EndMonitors(("a", "b")),
-        ConcludeRun(RunState.FINISHED, "", None),
-    ]
+    assert run.handle(AgentFinished("b"), 0) == [EndMonitors(("a", "b")), FINISHES]
 
 
 def test_a_run_is_not_begun_when_a_monitor_is_refused_what_it_needs() -> None:
-    run = Run(OBSERVED)
-    run.handle(AgentsAssigned(("a", "b")), 0)
+    run = observed()
     refusal = FleetError("may not read the log")
     text = "monitor of agent 'a': may not read the log"
     assert run.handle(MonitorEnded("a", str(refusal), refusal), 0) == [
@@ -761,8 +693,7 @@ def test_a_run_is_not_begun_when_a_monitor_is_refused_what_it_needs() -> None:
 
 
 def test_agents_prepare_without_monitors_that_take_too_long() -> None:
-    run = Run(OBSERVED)
-    run.handle(AgentsAssigned(("a", "b")), 0)
+    run = observed()
     run.handle(MonitorPrepared("a"), 0)
     assert run.handle(TimePassed(), 20 * S - 1) == []
     assert run.handle(TimePassed(), 20 * S) == [
@@ -784,7 +715,7 @@ def test_monitors_conclude_when_every_agent_has_ended() -> None:
     assert run.handle(MonitorEnded("a"), PLAN_OVER_NS) == []
     assert run.handle(MonitorEnded("b"), PLAN_OVER_NS) == [
         EndMonitors(("a", "b")),
-        ConcludeRun(RunState.FINISHED, "", None),
+        FINISHES,
     ]
 
 
@@ -795,7 +726,7 @@ def test_a_run_ends_without_monitors_that_are_not_heard() -> None:
     assert run.handle(TimePassed(), PLAN_OVER_NS + 5 * S) == [
         RecordEvent("observer_overdue", "the monitors of a, b took too long"),
         EndMonitors(("a", "b")),
-        ConcludeRun(RunState.FINISHED, "", None),
+        FINISHES,
     ]
 
 
@@ -808,9 +739,7 @@ def test_a_monitor_at_work_is_awaited_up_to_a_limit() -> None:
         assert run.handle(TimePassed(), now_ns) == []
         assert run.handle(MonitorProgressed("a"), now_ns) == []
         assert run.handle(MonitorProgressed("b"), now_ns) == []
-    assert run.handle(TimePassed(), limit_ns)[-1] == (
-        ConcludeRun(RunState.FINISHED, "", None)
-    )
+    assert run.handle(TimePassed(), limit_ns)[-1] == FINISHES
 
 
 def test_who_cancels_the_wait_for_replicas_keeps_the_run() -> None:
@@ -821,7 +750,7 @@ def test_who_cancels_the_wait_for_replicas_keeps_the_run() -> None:
     assert run.handle(CancelRequested("me"), PLAN_OVER_NS) == [
         RecordEvent("cancel", "cancelled by me"),
         EndMonitors(("a", "b")),
-        ConcludeRun(RunState.FINISHED, "", None),
+        FINISHES,
     ]
 
 
@@ -841,8 +770,7 @@ def test_after_a_run_that_went_wrong_replicas_are_not_verified() -> None:
 def test_agents_that_have_not_been_told_of_the_run_are_released(
     event: RunEvent,
 ) -> None:
-    run = Run(OBSERVED)
-    run.handle(AgentsAssigned(("a", "b")), 0)
+    run = observed()
     commands = run.handle(event, 0)
     assert run.state.is_final
     (released,) = [one for one in commands if isinstance(one, ReleaseAgents)]

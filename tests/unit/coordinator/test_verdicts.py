@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,25 +23,47 @@ from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill
 
 DOCUMENT = {"run_id": RUN_ID, "parts": {}, "word": "ä"}
+DIED = Judgement(problem="its process ended with -9")
+SOUND = Judgement("PASS", (), DOCUMENT)
+ALTERED = Judgement("PASS", (), DOCUMENT, altered=("job has others",))
+UNSEEN = Judgement()
 
 
-class Seen(Observer):
-    """Judges by a list of verdicts, signs, and notes what it was told."""
+class Court(Observer):
+    """Verdicts on one run; judges it by a list, signs, and notes what it was told."""
 
-    def __init__(self, *verdicts: str) -> None:
-        self.verdicts = list(verdicts)
+    def __init__(self, writer: StoreWriter) -> None:
+        self.writer = writer
+        self.store = writer.store
+        #: Still to be given; a Judgement is given as it is.
+        self.verdicts: list[str | Judgement] = []
+        #: What it sees when it only looks, the last of them for ever.
+        self.looks = [SOUND]
+        self.looked = 0
         self.told: list[str | None] = []
         self.signed: list[bytes] = []
         #: Set when all verdicts are given.
         self.is_done = asyncio.Event()
+        #: Done before each judgement.
+        self.before: Callable[[], Awaitable[None]] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """As each process of a coordinator does."""
+        self.given = Verdicts(self.writer, self.judge, [self], self.sign)
 
     async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
         assert run_id == RUN_ID
+        if self.before is not None:
+            await self.before()
         if looks_only:
-            return Judgement("PASS", (), DOCUMENT)
+            self.looked += 1
+            return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         verdict = self.verdicts.pop(0)
         if not self.verdicts:
             self.is_done.set()
+        if isinstance(verdict, Judgement):
+            return verdict
         return Judgement(verdict, ("why",), DOCUMENT)
 
     def sign(self, content: bytes) -> Mapping[str, str]:
@@ -58,119 +79,96 @@ class Seen(Observer):
     ) -> None:
         self.told.append(record.verdict)
 
+    @property
+    def run(self) -> RunRecord:
+        return self.store.run(RUN_ID)
+
+    async def judge_at_its_end(self, *verdicts: str | Judgement) -> None:
+        """Give the first of these verdicts, as when a run ends."""
+        self.verdicts += verdicts
+        self.given.judge(self.run)
+        await self.given.wait()
+
+    async def judge_at_a_start(self) -> None:
+        await self.given.judge_those_left()
+        await self.given.wait()
+
+    async def store_more(self) -> None:
+        """Add to the run in the store, without what it is."""
+
+        def add() -> None:
+            with self.store.transaction(writes=True) as connection:
+                note_addition(connection, [RUN_ID])
+
+        await self.writer.call(add)
+
+    async def add_more(self) -> Standing:
+        """As the agents' service does."""
+        standing = await self.given.before_late(RUN_ID)
+        await self.store_more()
+        self.given.note_late(RUN_ID, standing)
+        return standing
+
+    async def until_judged(self) -> None:
+        """All of its verdicts are given, and stored."""
+        await self.is_done.wait()
+        await self.given.wait()
+
 
 @pytest.fixture
-def store(runner: asyncio.Runner, writer: StoreWriter) -> Store:
-    """Of a run that has just ended."""
+def court(
+    runner: asyncio.Runner, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> Court:
+    """A court that judges a run that has just ended."""
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
+    monkeypatch.setattr(judge_module, "_PAUSES_S", (0.0, 0.0))
     ended = {"verdict": None, "finished_utc": utc_text(datetime.now(UTC))}
     scenario = Scenario(run=ended, measure_s=2)
     runner.run(writer.call(fill, writer.store, scenario))
-    return writer.store
+    return Court(writer)
 
 
-def verdicts_of(writer: StoreWriter, seen: Seen) -> Verdicts:
-    return Verdicts(writer, seen.judge, [seen], seen.sign)
-
-
-async def judged_at_its_end(verdicts: Verdicts, store: Store) -> None:
-    verdicts.judge(store.run(RUN_ID))
-    await verdicts.wait()
-
-
-async def stored_more(verdicts: Verdicts, store: Store) -> None:
-    """What is added to a run in the store, without what it is."""
-
-    def add() -> None:
-        with store.transaction(writes=True) as connection:
-            note_addition(connection, [RUN_ID])
-
-    await verdicts._writer.call(add)
-
-
-async def add_more(verdicts: Verdicts, store: Store) -> Standing:
-    """As the agents' service does."""
-    standing = await verdicts.before_late(RUN_ID)
-    await stored_more(verdicts, store)
-    verdicts.note_late(RUN_ID, standing)
-    return standing
-
-
-async def until_judged(seen: Seen, verdicts: Verdicts) -> None:
-    """All of its verdicts are given, and stored."""
-    await seen.is_done.wait()
-    await verdicts.wait()
-
-
-async def test_a_verdict_is_stored_with_its_signed_digest(
-    writer: StoreWriter, store: Store
-) -> None:
-    seen = Seen("FAIL")
-    verdicts = verdicts_of(writer, seen)
-    verdicts.judge(store.run(RUN_ID))
-    await verdicts.wait()
-    run = store.run(RUN_ID)
-    assert run.verdict == "FAIL"
-    assert run.digest == {
+async def test_a_verdict_is_stored_with_its_signed_digest(court: Court) -> None:
+    await court.judge_at_its_end("FAIL")
+    assert court.run.verdict == "FAIL"
+    assert court.run.digest == {
         "document": DOCUMENT,
         "sha256": sha256_of(DOCUMENT),
         "signature": {"signer": "c1"},
     }
-    assert seen.signed == [canonical(DOCUMENT)]
-    assert seen.told == ["FAIL"]
-
-
-class Failing(Seen):
-    """Its process dies so often."""
-
-    def __init__(self, failures: int, *verdicts: str) -> None:
-        super().__init__(*(verdicts or ("PASS",)))
-        self.failures = failures
-
-    async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-        if self.failures:
-            self.failures -= 1
-            return Judgement(problem="its process ended with -9")
-        return await super().judge(run_id, looks_only=looks_only)
+    assert court.signed == [canonical(DOCUMENT)]
+    assert court.told == ["FAIL"]
 
 
 @pytest.mark.parametrize(
     ("failures", "verdict", "events"), [(2, "PASS", 0), (3, None, 1)]
 )
 async def test_a_judge_that_fails_is_asked_again_and_then_the_run_says_why(
-    writer: StoreWriter,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    failures: int,
-    verdict: str | None,
-    events: int,
+    court: Court, failures: int, verdict: str | None, events: int
 ) -> None:
-    monkeypatch.setattr(judge_module, "_PAUSES_S", (0.0, 0.0))
-    seen = Failing(failures)
-    verdicts = verdicts_of(writer, seen)
-    before = len(store.events(RUN_ID))
-    verdicts.judge(store.run(RUN_ID))
-    await verdicts.wait()
-    await verdicts._writer.flush()
-    assert store.run(RUN_ID).verdict == verdict
-    added = store.events(RUN_ID)[before:]
+    before = len(court.store.events(RUN_ID))
+    await court.judge_at_its_end(*[DIED] * failures, "PASS")
+    await court.writer.flush()
+    assert court.run.verdict == verdict
+    added = court.store.events(RUN_ID)[before:]
     assert [one.kind for one in added] == ["not_judged"] * events
     assert all("ended with -9" in one.text for one in added)
-    assert seen.told == [verdict]
+    assert court.told == [verdict]
 
 
 async def test_a_key_that_signs_nothing_costs_no_verdict(
-    writer: StoreWriter, store: Store, caplog: pytest.LogCaptureFixture
+    court: Court, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Unable(Seen):
-        def sign(self, content: bytes) -> Mapping[str, str]:
-            raise ConfigError("key.pem: cannot be read")
+    def sign(content: bytes) -> Mapping[str, str]:
+        raise ConfigError("key.pem: cannot be read")
 
     caplog.set_level(logging.ERROR)
-    verdicts = verdicts_of(writer, Unable("PASS"))
-    verdicts.judge(store.run(RUN_ID))
-    await verdicts.wait()
-    run = store.run(RUN_ID)
-    assert (run.verdict, run.digest and run.digest["signature"]) == ("PASS", None)
+    monkeypatch.setattr(court, "sign", sign)
+    court.start()
+    await court.judge_at_its_end("PASS")
+    assert court.run.verdict == "PASS"
+    assert court.run.digest
+    assert court.run.digest["signature"] is None
     assert "is not signed: key.pem" in caplog.text
 
 
@@ -178,217 +176,144 @@ async def test_a_key_that_signs_nothing_costs_no_verdict(
     ("second", "told"), [("PASS", ["PASS"]), ("INVALID", ["PASS", "INVALID"])]
 )
 async def test_a_run_is_judged_again_when_no_more_of_it_comes(
-    writer: StoreWriter,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    second: str,
-    told: list[str],
+    court: Court, monkeypatch: pytest.MonkeyPatch, second: str, told: list[str]
 ) -> None:
     """Once for all that comes; until then it has its verdict, and observers hear of
     another one only."""
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.1)
-    seen = Seen("PASS", second)
-    verdicts = verdicts_of(writer, seen)
-    await judged_at_its_end(verdicts, store)
+    await court.judge_at_its_end("PASS", second)
     # of two agents at once
-    await asyncio.gather(*(verdicts.before_late(RUN_ID) for _ in range(2)))
+    await asyncio.gather(*(court.given.before_late(RUN_ID) for _ in range(2)))
     for _ in range(3):
-        await add_more(verdicts, store)
-        assert store.run(RUN_ID).verdict == "PASS"
-    assert store.run(RUN_ID).unjudged == 3
-    await until_judged(seen, verdicts)
-    run = store.run(RUN_ID)
-    assert (run.verdict, run.digest and run.digest["signature"]) == (
-        second,
-        {"signer": "c1"},
-    )
-    assert run.unjudged == 0
-    assert seen.told == told
+        await court.add_more()
+        assert court.run.verdict == "PASS"
+    assert court.run.unjudged == 3
+    await court.until_judged()
+    assert (court.run.verdict, court.run.unjudged) == (second, 0)
+    assert court.run.digest
+    assert court.run.digest["signature"] == {"signer": "c1"}
+    assert court.told == told
 
 
 async def test_a_report_that_adds_nothing_leaves_verdict_and_digest(
-    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
+    court: Court,
 ) -> None:
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
-    seen = Seen("PASS")
-    verdicts = verdicts_of(writer, seen)
-    await judged_at_its_end(verdicts, store)
-    before = store.run(RUN_ID)
-    verdicts.note_late(RUN_ID, await verdicts.before_late(RUN_ID))
-    await verdicts.wait()
-    assert store.run(RUN_ID) == before
-    assert seen.told == ["PASS"]
+    await court.judge_at_its_end("PASS")
+    before = court.run
+    court.given.note_late(RUN_ID, await court.given.before_late(RUN_ID))
+    await court.given.wait()
+    assert court.run == before
+    assert court.told == ["PASS"]
 
 
 async def test_what_comes_while_a_run_is_judged_has_it_judged_again(
-    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
+    court: Court,
 ) -> None:
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
-    seen = Seen("INVALID", "PASS")
-    verdicts = verdicts_of(writer, seen)
-    verdicts.judge(store.run(RUN_ID))
-    await add_more(verdicts, store)
-    await until_judged(seen, verdicts)
-    assert store.run(RUN_ID).verdict == "PASS"
-    assert seen.told[-1] == "PASS"
+    court.verdicts += ["INVALID", "PASS"]
+    court.given.judge(court.run)
+    await court.add_more()
+    await court.until_judged()
+    assert court.run.verdict == "PASS"
+    assert court.told[-1] == "PASS"
 
 
-async def test_what_comes_at_the_very_end_of_a_run_is_judged_too(
-    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_comes_at_the_very_end_of_a_run_is_judged_too(court: Court) -> None:
     """The service took the report while the run was live: to it, it is not late."""
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
 
-    class Meanwhile(Seen):
-        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-            if len(self.verdicts) == 2:
-                await self.store_more()
-            return await super().judge(run_id, looks_only=looks_only)
+    async def store_more_once() -> None:
+        court.before = None
+        await court.store_more()
 
-        store_more: Callable[[], Awaitable[None]]
-
-    seen = Meanwhile("INVALID", "PASS")
-    verdicts = verdicts_of(writer, seen)
-    seen.store_more = lambda: stored_more(verdicts, store)
-    verdicts.judge(store.run(RUN_ID))
-    await until_judged(seen, verdicts)
-    run = store.run(RUN_ID)
-    assert (run.verdict, run.unjudged) == ("PASS", 0)
-    assert seen.told == ["INVALID", "PASS"]
+    court.before = store_more_once
+    await court.judge_at_its_end("INVALID", "PASS")
+    await court.until_judged()
+    assert (court.run.verdict, court.run.unjudged) == ("PASS", 0)
+    assert court.told == ["INVALID", "PASS"]
 
 
 async def test_a_judge_that_fails_leaves_the_verdict_and_is_asked_at_the_next_start(
-    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
+    court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
     monkeypatch.setattr(judge_module, "_PAUSES_S", ())
-    seen = Failing(0, "PASS", "FAIL")
-    verdicts = verdicts_of(writer, seen)
-    await judged_at_its_end(verdicts, store)
-    await add_more(verdicts, store)
-    seen.failures = 1
-    await verdicts.wait()
-    run = store.run(RUN_ID)
-    assert (run.verdict, run.unjudged) == ("PASS", 1)
-    assert seen.told == ["PASS"]
-    later = Verdicts(verdicts._writer, seen.judge, [seen], seen.sign)
-    await later.judge_those_left()
-    await later.wait()
-    run = store.run(RUN_ID)
-    assert (run.verdict, run.unjudged) == ("FAIL", 0)
+    await court.judge_at_its_end("PASS", DIED, "FAIL")
+    await court.add_more()
+    await court.given.wait()
+    assert (court.run.verdict, court.run.unjudged) == ("PASS", 1)
+    assert court.told == ["PASS"]
+    court.start()
+    await court.judge_at_a_start()
+    assert (court.run.verdict, court.run.unjudged) == ("FAIL", 0)
     # it was signed, and nobody saw what came then
-    assert run.digest
-    assert run.digest["signature"] is None
-    await later.judge_those_left()
-    await later.wait()
-    assert seen.told == ["PASS", "FAIL"]
-    assert len(seen.signed) == 1
+    assert court.run.digest
+    assert court.run.digest["signature"] is None
+    await court.judge_at_a_start()
+    assert court.told == ["PASS", "FAIL"]
+    assert len(court.signed) == 1
 
 
 async def test_a_run_that_was_altered_is_not_signed_anew(
-    writer: StoreWriter,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    court: Court, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody changed it in the store, and then a report comes late."""
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
-
-    class Altered(Seen):
-        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-            found = await super().judge(run_id, looks_only=looks_only)
-            return replace(found, altered=("job has others",) * looks_only)
-
-    seen = Altered("FAIL")
-    verdicts = verdicts_of(writer, seen)
-    await judged_at_its_end(verdicts, store)
-    before = store.run(RUN_ID)
-    assert await add_more(verdicts, store) is Standing.ALTERED
-    await verdicts.wait()
-    assert store.run(RUN_ID) == before
+    court.looks = [ALTERED]
+    await court.judge_at_its_end("FAIL")
+    before = court.run
+    assert await court.add_more() is Standing.ALTERED
+    await court.given.wait()
+    assert court.run == before
     # nor at the next start
-    await verdicts.judge_those_left()
-    await verdicts.wait()
-    assert store.run(RUN_ID) == before
-    assert len(seen.signed) == 1
+    await court.judge_at_a_start()
+    assert court.run == before
+    assert len(court.signed) == 1
     assert "is not what was judged: job has others" in caplog.text
 
 
 async def test_what_is_altered_after_a_duplicate_is_not_signed_either(
-    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
+    court: Court,
 ) -> None:
     """A report that adds nothing has the run looked at, and the next one again."""
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
-
-    class AlteredLater(Seen):
-        looks = 0
-
-        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-            self.looks += looks_only
-            found = await super().judge(run_id, looks_only=looks_only)
-            return replace(found, altered=("job has others",) * (self.looks > 1))
-
-    seen = AlteredLater("FAIL")
-    verdicts = verdicts_of(writer, seen)
-    await judged_at_its_end(verdicts, store)
+    court.looks = [SOUND, ALTERED]
+    await court.judge_at_its_end("FAIL")
     for standing in (Standing.SOUND, Standing.ALTERED):
-        assert await verdicts.before_late(RUN_ID) is standing
-        verdicts.note_late(RUN_ID, standing)
-        await verdicts.wait()
-    assert seen.looks == 2
+        assert await court.given.before_late(RUN_ID) is standing
+        court.given.note_late(RUN_ID, standing)
+        await court.given.wait()
+    assert court.looked == 2
 
 
 async def test_who_hangs_up_before_it_stores_leaves_nothing_for_the_next(
-    writer: StoreWriter, store: Store
+    court: Court,
 ) -> None:
-    class Slow(Seen):
-        looks = 0
+    async def hang_up_once() -> None:
+        court.before = None
+        asking.cancel()
 
-        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-            self.looks += looks_only
-            if self.looks == 1:
-                asking.cancel()
-            return await super().judge(run_id, looks_only=looks_only)
-
-    seen = Slow("FAIL")
-    verdicts = verdicts_of(writer, seen)
-    await judged_at_its_end(verdicts, store)
-    asking = asyncio.create_task(verdicts.before_late(RUN_ID))
+    await court.judge_at_its_end("FAIL")
+    court.before = hang_up_once
+    asking = asyncio.create_task(court.given.before_late(RUN_ID))
     await asyncio.wait([asking])
-    while verdicts._checks:
+    while court.given._checks:
         await asyncio.to_thread(int)  # others have their turn
-    assert await verdicts.before_late(RUN_ID) is Standing.SOUND
-    assert seen.looks == 2
+    assert await court.given.before_late(RUN_ID) is Standing.SOUND
+    assert court.looked == 2
 
 
 async def test_a_run_that_cannot_be_looked_at_is_asked_for_again_but_not_for_ever(
-    writer: StoreWriter, store: Store
+    court: Court,
 ) -> None:
-    class Blind(Seen):
-        looks = 0
-
-        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-            self.looks += looks_only
-            if looks_only:
-                return Judgement()
-            return await super().judge(run_id)
-
-    seen = Blind("FAIL")
-    verdicts = verdicts_of(writer, seen)
-    verdicts.judge(store.run(RUN_ID))
-    await verdicts.wait()
+    court.looks = [UNSEEN]
+    await court.judge_at_its_end("FAIL")
     for _ in range(2):
         with pytest.raises(StoreError, match="cannot be looked at"):
-            await verdicts.before_late(RUN_ID)
+            await court.given.before_late(RUN_ID)
         await asyncio.to_thread(int)  # the check is forgotten
-    assert await verdicts.before_late(RUN_ID) is Standing.UNSEEN
-    assert seen.looks == 3
+    assert await court.given.before_late(RUN_ID) is Standing.UNSEEN
+    assert court.looked == 3
 
 
 async def test_a_verdict_is_stored_as_soon_as_the_store_takes_it(
-    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
+    court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
     set_verdict, faults = Store.set_verdict, [StoreBusy("results.sqlite", 10)]
 
     def busy_first(*args: Any, **kwargs: Any) -> None:
@@ -396,60 +321,39 @@ async def test_a_verdict_is_stored_as_soon_as_the_store_takes_it(
             raise faults.pop()
         set_verdict(*args, **kwargs)
 
-    verdicts = verdicts_of(writer, Seen("FAIL"))
     monkeypatch.setattr(Store, "set_verdict", busy_first)
-    verdicts.judge(store.run(RUN_ID))
-    await verdicts.wait()
-    assert store.run(RUN_ID).verdict == "FAIL"
+    await court.judge_at_its_end("FAIL")
+    assert court.run.verdict == "FAIL"
 
 
-async def test_what_lay_in_the_store_for_long_is_judged_and_not_signed(
-    writer: StoreWriter, store: Store
+@pytest.mark.parametrize(
+    ("ended", "at_a_start", "signatures"),
+    [
+        # what lay in the store for long, or ended in the future, is not signed
+        (timedelta(hours=-1), True, 0),
+        (timedelta(minutes=10), True, 0),
+        # a run that has just ended is, whatever the clock is set to
+        (timedelta(hours=-1), False, 1),
+        (timedelta(hours=1), False, 1),
+    ],
+)
+async def test_a_run_is_signed_when_its_end_was_seen(
+    court: Court, ended: timedelta, at_a_start: bool, signatures: int
 ) -> None:
-    seen = Seen("PASS")
-    verdicts = verdicts_of(writer, seen)
-    old = utc_text(datetime.now(UTC) - timedelta(hours=1))
-    store.set_run_state(RUN_ID, "finished", finished_utc=old)
-    await verdicts.judge_those_left()
-    await verdicts.wait()
-    run = store.run(RUN_ID)
-    assert run.verdict == "PASS"
-    assert run.digest
-    assert run.digest["signature"] is None
-    assert seen.signed == []
+    ended_utc = utc_text(datetime.now(UTC) + ended)
+    court.store.set_run_state(RUN_ID, "finished", finished_utc=ended_utc)
+    if at_a_start:
+        court.verdicts = ["PASS"]
+        await court.judge_at_a_start()
+    else:
+        await court.judge_at_its_end("PASS")
+    assert court.run.verdict == "PASS"
+    assert court.run.digest
+    assert (court.run.digest["signature"] is not None) == bool(signatures)
+    assert len(court.signed) == signatures
 
 
-@pytest.mark.parametrize("hours", [1, -1])
-async def test_a_run_that_has_just_ended_is_signed_whatever_the_clock_is_set_to(
-    writer: StoreWriter, store: Store, hours: int
-) -> None:
-    seen = Seen("PASS")
-    verdicts = verdicts_of(writer, seen)
-    ended = utc_text(datetime.now(UTC) - timedelta(hours=hours))
-    store.set_run_state(RUN_ID, "finished", finished_utc=ended)
-    verdicts.judge(store.run(RUN_ID))
-    await verdicts.wait()
-    assert len(seen.signed) == 1
-
-
-async def test_a_run_that_ends_in_the_future_is_not_signed_at_a_start(
-    writer: StoreWriter, store: Store
-) -> None:
-    """The clock was set back since: when it ended, nobody knows."""
-    seen = Seen("PASS")
-    verdicts = verdicts_of(writer, seen)
-    later = utc_text(datetime.now(UTC) + timedelta(minutes=10))
-    store.set_run_state(RUN_ID, "finished", finished_utc=later)
-    await verdicts.judge_those_left()
-    await verdicts.wait()
-    assert store.run(RUN_ID).verdict == "PASS"
-    assert seen.signed == []
-
-
-async def test_a_stopped_coordinator_judges_nothing_more(
-    writer: StoreWriter, store: Store
-) -> None:
-    seen = Seen("PASS")
-    verdicts = verdicts_of(writer, seen)
-    verdicts.note_late(RUN_ID, Standing.SOUND)
-    assert seen.verdicts == ["PASS"]
+async def test_a_stopped_coordinator_judges_nothing_more(court: Court) -> None:
+    court.verdicts = ["PASS"]
+    court.given.note_late(RUN_ID, Standing.SOUND)
+    assert court.verdicts == ["PASS"]
