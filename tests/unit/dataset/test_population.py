@@ -166,59 +166,52 @@ def test_broken_file_is_a_fault_with_its_line(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason", "hint"),
+    ("text", "reason"),
     [
-        ("<exec:ls>", "the tag <exec> is not supported", "nothing is executed"),
-        ("<custom:a.B>", "the tag <custom> is not supported", "code is not loaded"),
-        ("<frist>", "unknown tag <frist>", "did you mean 'first'?"),
-        ("<ancestrdn:1>", "unknown tag <ancestrdn:1>", "did you mean 'ancestordn'?"),
-        ("<first:2>", "expected a tag of the form <first>", ""),
-        ("<last:2>", "expected a tag of the form <last>", ""),
-        ("<sequential:x>", "expected a number of at least 0", ""),
-        ("<sequential:1:maybe>", "expected a tag of the form <sequential:START>", ""),
-        ("<entryNumber:2>", "expected a tag of the form <entryNumber>", ""),
-        ("<_dn:1>", "expected a tag of the form <_dn>", ""),
-        ("<_parentdn:1>", "expected a tag of the form <_parentdn>", ""),
-        ("<ancestordn>", "expected a tag of the form <ancestordn:N>", ""),
-        ("<ancestordn:0>", "expected a number of at least 1", ""),
-        ("<ancestordn:32>", "expected at most 31 levels", ""),
-        ("<ancestordn:4>", "nothing is 4 levels above", "the branch is 'ou=people"),
-        ("<parent>", "expected a tag of the form <parent:ATTRIBUTE>", ""),
-        ("<parent:ou:x>", "expected a number of at least 1", ""),
-        (
-            "<parent:oou>",
-            "unknown attribute 'oou' of 'ou=people,dc=com'",
-            "did you mean 'ou'",
-        ),
-        ("{parent:uo:3}", "unknown attribute 'uo' of 'ou=people,dc=com'", ""),
-        ("{udi}", "unknown attribute 'udi'", "did you mean 'uid'"),
-        ("<csvfield>", "expected a tag of the form <csvfield:N>", ""),
-        ("<csvfield:0>", "there is no CSV field '0'", "--csv"),
-        ("<loop>", "expected a tag of the form <loop:LO:HI>", ""),
-        ("<loop:5:4>", "expected a loop from low to high", ""),
-        ("<loop:1:2:3>", "expected a tag of the form <loop:LO:HI>", ""),
-        ("<loop:1:2><loop:1:2>", "expected one <loop:…> or <pick:…> in a line", ""),
-        ("<pick:5>", "expected a tag of the form <pick", ""),
-        ("<pick:5:4:9>", "expected <pick:MIN:MAX:N> with MIN up to MAX", ""),
-        ("<base64:<presence:5>x>", "a condition stands within <base64:", ""),
-        ("<base64:latin-1:{uid}>", "<base64:latin-1:{uid}> has tags", ""),
-        ("<base64:<frist>>", "unknown tag <frist>", ""),
-        ("[timestamp]", "the time of day is not the same each time", "give a range"),
-        ("[nobody]", "unknown pattern or name 'nobody'", ""),
-        ("{description}", "values depend on each other in a circle", ""),
-        ("<ifpresent:description>x", "values depend on each other in a circle", ""),
+        ("<exec:ls>", "the tag <exec> is not supported"),
+        ("<custom:a.B>", "the tag <custom> is not supported"),
+        ("<frist>", "unknown tag <frist>"),
+        ("<ancestrdn:1>", "unknown tag <ancestrdn:1>"),
+        ("<first:2>", "expected a tag of the form <first>"),
+        ("<last:2>", "expected a tag of the form <last>"),
+        ("<sequential:x>", "expected a number of at least 0"),
+        ("<sequential:1:maybe>", "expected a tag of the form <sequential:START>"),
+        ("<entryNumber:2>", "expected a tag of the form <entryNumber>"),
+        ("<_dn:1>", "expected a tag of the form <_dn>"),
+        ("<_parentdn:1>", "expected a tag of the form <_parentdn>"),
+        ("<ancestordn>", "expected a tag of the form <ancestordn:N>"),
+        ("<ancestordn:0>", "expected a number of at least 1"),
+        ("<ancestordn:32>", "expected at most 31 levels"),
+        ("<ancestordn:4>", "nothing is 4 levels above"),
+        ("<parent>", "expected a tag of the form <parent:ATTRIBUTE>"),
+        ("<parent:ou:x>", "expected a number of at least 1"),
+        ("<parent:oou>", "unknown attribute 'oou' of 'ou=people,dc=com'"),
+        ("{parent:uo:3}", "unknown attribute 'uo' of 'ou=people,dc=com'"),
+        ("{udi}", "unknown attribute 'udi'"),
+        ("<csvfield>", "expected a tag of the form <csvfield:N>"),
+        ("<csvfield:0>", "there is no CSV field '0'"),
+        ("<loop>", "expected a tag of the form <loop:LO:HI>"),
+        ("<loop:5:4>", "expected a loop from low to high"),
+        ("<loop:1:2:3>", "expected a tag of the form <loop:LO:HI>"),
+        ("<loop:1:2><loop:1:2>", "expected one <loop:…> or <pick:…> in a line"),
+        ("<pick:5>", "expected a tag of the form <pick"),
+        ("<pick:5:4:9>", "expected <pick:MIN:MAX:N> with MIN up to MAX"),
+        ("<base64:<presence:5>x>", "a condition stands within <base64:"),
+        ("<base64:latin-1:{uid}>", "<base64:latin-1:{uid}> has tags"),
+        ("<base64:<frist>>", "unknown tag <frist>"),
+        ("[timestamp]", "the time of day is not the same each time"),
+        ("[nobody]", "unknown pattern or name 'nobody'"),
+        ("{description}", "values depend on each other in a circle"),
+        ("<ifpresent:description>x", "values depend on each other in a circle"),
     ],
 )
-def test_broken_value_is_a_fault_with_its_line(
-    text: str, reason: str, hint: str
-) -> None:
+def test_broken_value_is_a_fault_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(Fault) as caught:
         compiled(f"{HEAD}{PERSON}description: {text}\n")
     place, _, rest = caught.value.reason.partition(": ")
     assert rest.startswith(reason)
     assert place == ("t:4" if "circle" in reason else "t:7")
     assert caught.value.hint
-    assert hint in caught.value.hint
 
 
 def test_name_in_a_circle_is_a_fault() -> None:
@@ -235,13 +228,7 @@ def test_branch_has_no_parent_to_refer_to() -> None:
         compiled("branch: dc=com\ndescription: <parentdn>\n")
 
 
-def test_entries_stand_in_for_the_first_count() -> None:
-    text = f"define n=3\n{HEAD.replace(':5', ':[n]')}{PERSON}sn: [n]\n"
-    parsed = parse_file(text, "t", {}, 9)
-    assert parsed.constants == {"n": "9"}
-    assert parsed.branches[0].below[0].count == 9
-    parsed = parse_file(HEAD + PERSON, "t", {}, 9)
-    assert parsed.branches[0].below[0].count == 9
+def test_entries_stand_in_for_a_count_that_is_left_out() -> None:
     parsed = parse_file(HEAD.replace(":5", "") + PERSON, "t", {}, 9)
     assert parsed.branches[0].below[0].count == 9
     with pytest.raises(Fault, match="t has no subordinateTemplate whose count"):
