@@ -159,27 +159,14 @@ def test_all_forms_of_openldaps_stamps_are_read(
 
 
 def test_syslog_goes_on_from_december_to_january(tmp_path: Path) -> None:
-    log = read_lines(
-        tmp_path,
-        [
-            "Dec 31 23:59:59 ds1 slapd[1]: conn=1 fd=5 ACCEPT from IP=[::1]:1 (IP=)",
-            'Dec 31 23:59:59 ds1 slapd[1]: conn=1 op=0 DEL dn="cn=a"',
-            'Jan  1 00:00:01 ds1 slapd[1]: conn=1 op=1 DEL dn="cn=b"',
-        ],
-    )
-    assert NS_PER_S < log.duration_ns <= 2 * NS_PER_S
-
-
-def test_syslogs_files_go_on_from_december_to_january(tmp_path: Path) -> None:
-    december = [
-        "Dec 30 12:00:00 ds1 slapd[1]: conn=1 fd=5 ACCEPT from IP=[::1]:1 (IP=)",
-        'Dec 31 12:00:00 ds1 slapd[1]: conn=1 op=0 DEL dn="cn=a"',
-    ]
-    january = ['Jan  1 12:00:00 ds1 slapd[1]: conn=1 op=1 DEL dn="cn=b"']
-    log = read_lines(tmp_path, january, december)
-    assert [one.dn for one in log.operations()] == ["cn=a", "cn=b"]
-    assert len(log.sessions) == 1
-    assert log.duration_ns == 2 * 86_400 * NS_PER_S
+    begin = "Dec 30 12:00:00 ds1 slapd[1]: conn=1 fd=5 ACCEPT from IP=[::1]:1 (IP=)"
+    december = 'Dec 31 12:00:00 ds1 slapd[1]: conn=1 op=0 DEL dn="cn=a"'
+    january = 'Jan  1 12:00:00 ds1 slapd[1]: conn=1 op=1 DEL dn="cn=b"'
+    for files in ([[begin, december, january]], [[january], [begin, december]]):
+        log = read_lines(tmp_path, *files)
+        assert [one.dn for one in log.operations()] == ["cn=a", "cn=b"]
+        assert len(log.sessions) == 1
+        assert abs(log.duration_ns - 2 * 86_400 * NS_PER_S) < NS_PER_S
 
 
 def test_a_rotated_log_is_read_in_the_order_of_its_times(tmp_path: Path) -> None:
@@ -250,48 +237,16 @@ def test_a_restarted_server_counts_its_connections_anew(tmp_path: Path) -> None:
     assert log.sessions[1].end_ns is None
 
 
+SEARCHED = {"base_dn": "dc=example,dc=com", "scope": 2, "filter": "(uid=user.1)"}
 JSON: list[dict[str, Any]] = [
     {"header": "389-Directory/3.1.2 B2025.001.0000", "version": "1.0"},
     {"operation": "CONNECTION", "fd": 64, "slot": 64, "tls": False},
-    {
-        "operation": "BIND",
-        "op_id": 0,
-        "bind_dn": "cn=dm",
-        "version": 3,
-        "method": "128",
-    },
+    {"operation": "BIND", "op_id": 0, "bind_dn": "cn=dm", "method": "128"},
     {"operation": "RESULT", "op_id": 0, "tag": 97, "err": 0, "nentries": 0},
-    {
-        "operation": "SEARCH",
-        "op_id": 1,
-        "base_dn": "dc=example,dc=com",
-        "scope": 2,
-        "filter": "(uid=user.1)",
-        "attrs": ["cn", "mail"],
-    },
-    {
-        "operation": "RESULT",
-        "op_id": 1,
-        "tag": 101,
-        "err": 0,
-        "nentries": 1,
-        "notes": [{"note": "P", "description": "Paged Search"}],
-    },
-    {
-        "operation": "SEARCH",
-        "op_id": 1,
-        "internal_op": True,
-        "base_dn": "cn=config",
-        "scope": 0,
-        "filter": "(objectclass=*)",
-    },
-    {
-        "operation": "MODRDN",
-        "op_id": 2,
-        "target_dn": "uid=user.1,dc=example,dc=com",
-        "newrdn": "uid=user.2",
-        "deleteoldrdn": True,
-    },
+    {"operation": "SEARCH", "op_id": 1, **SEARCHED, "attrs": ["cn", "mail"]},
+    {"operation": "RESULT", "op_id": 1, "err": 0, "nentries": 1, "notes": [{"a": "b"}]},
+    {"operation": "SEARCH", "op_id": 1, "internal_op": True, **SEARCHED},
+    {"operation": "MODRDN", "op_id": 2, "target_dn": "cn=a", "newrdn": "uid=user.2"},
     {"operation": "RESULT", "op_id": 2, "tag": 109, "err": 32, "nentries": 0},
     {"operation": "COMPARE", "op_id": 3, "target_dn": "cn=a", "cmp_attr": "sn"},
     {"operation": "SEARCH", "op_id": 4, "base_dn": "", "scope": 0, "filter": "(a=b..."},
