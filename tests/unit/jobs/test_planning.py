@@ -224,7 +224,8 @@ def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
         ("rate: 150/s", 75, 1500),
         ("rate: 150/s, arrivals: poisson, connections: 1", 75, 1500),
         ("stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]", 50, 1500),
-        # the last rate holds
+        # the first ramp begins at zero, and the last rate holds
+        ("stages: [{ramp_to: 300/s, for: 5s}]", 0, 750 + 1500),
         ("stages: [{rate: 100/s, for: 2s}, {rate: 0/s, for: 1s}]", 50, 200),
         # 200 + 100 sin: whole turns have the mean, half a turn 100 T / pi more
         (
