@@ -133,11 +133,6 @@ def sent_with(given: Any, texts: list[str] = [], message_id: int = 1) -> bytes: 
             RequestControl("1.2.3", False, b"n 4"),
         ),
         (
-            {"oid": "1.2.3", "value": "hex:00 ff"},
-            [],
-            RequestControl("1.2.3", True, b"\x00\xff"),
-        ),
-        (
             {"oid": "1.2.3", "value": "base64:AP8="},
             [],
             RequestControl("1.2.3", True, b"\x00\xff"),

@@ -135,30 +135,6 @@ def test_each_session_has_variables_of_its_own() -> None:
     assert plan.variables == 1
 
 
-def test_name_is_unknown_before_it_is_made() -> None:
-    faults = faults_of(
-        {
-            "sequence": [
-                {"search": {**BASE, "filter": "(cn=[who])"}},
-                {"name": "find", "search": BASE, "capture": {"who": "dn"}},
-            ]
-        }
-    )
-    (fault,) = faults
-    assert fault.startswith(
-        "streams[0].operations[0].sequence[0].search.filter: "
-        "unknown pattern or name 'who'"
-    )
-
-
-def test_name_of_one_session_is_unknown_in_another() -> None:
-    (fault,) = faults_of(
-        {"sequence": [{"search": BASE, "capture": {"who": "dn"}}]},
-        {"delete": {"dn": "[who]"}},
-    )
-    assert fault.startswith("streams[0].operations[1].delete.dn: ")
-
-
 def test_expected_codes_are_apart_from_successes() -> None:
     plan = plan_of(
         {"search": BASE, "expect": ["success", "noSuchObject"]},
@@ -294,13 +270,3 @@ def test_requests_as_somebody_else_are_found(
 ) -> None:
     job = job_of({"operations": operations, **stream})
     assert bool(job.identity_change(job.streams[0])) is is_changed
-
-
-def test_the_bind_and_what_it_changes_are_named() -> None:
-    job = job_of(
-        {"operations": [{**USER, "name": "login"}, {**SEARCH, "name": "find"}]}
-    )
-    assert job.identity_change(job.streams[0]) == (
-        "'find' runs as the user whose 'login' was before it on its connection, not as "
-        "the stream's own identity"
-    )
