@@ -6,8 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.operations.add import ComposedEntry, choose, compose, parse_templates
@@ -320,31 +318,3 @@ def test_attribute_is_a_partial_attribute() -> None:
         ber.octet_string(b"objectClass"),
         ber.tlv(ber.SET, ber.octet_string(b"person")),
     )
-
-
-_LINES = st.lists(
-    st.text("abcuid:<>{}[]\\ \n5presntlof", max_size=30)
-    | st.sampled_from(
-        [
-            "template: a",
-            "extends: a",
-            "rdnAttr: uid",
-            "uid: {cn}",
-            "cn: <ifpresent:uid><presence:5>x",
-            "define x=<first>",
-            "",
-        ]
-    ),
-    max_size=12,
-)
-
-
-@given(_LINES)
-def test_any_text_is_a_template_or_a_fault(lines: list[str]) -> None:
-    faults: list[Fault] = []
-    try:
-        for name in (templates := parse_templates("\n".join(lines), "t")):
-            compose(choose(templates, name), UNDER, Scope())
-    except Fault as fault:
-        faults.append(fault)
-    assert all(fault.reason.startswith("t:") and fault.hint for fault in faults)

@@ -61,47 +61,39 @@ def faults_of(
     return [f"{fault.path}: {fault.reason}" for fault in caught.value.faults]
 
 
-def test_auth_finds_an_entry_and_binds_as_it() -> None:
-    options = {"base": BASE, "filter": USER, "password": "password.[0-9]"}
+@pytest.mark.parametrize(
+    ("more", "kinds", "expect"),
+    [
+        ({}, ["search", "bind"], None),
+        (
+            {"expect": ["success", 49], "unbind": True},
+            ["search", "bind", "unbind"],
+            [0, 49],
+        ),
+    ],
+    ids=["success", "failures, and an unbind after each login"],
+)
+def test_auth_finds_an_entry_and_binds_as_it(
+    more: dict[str, Any], kinds: list[str], expect: list[int] | None
+) -> None:
+    options = {"base": BASE, "filter": USER, "password": "password.[0-9]", **more}
     stream = stream_of("auth", options)
-    assert stream.request_names == [("search", "search"), ("bind", "bind")]
-    (operation,) = stream.operations
-    assert operation.sequence is not None
-    search, bind = operation.sequence
+    assert stream.request_names == [(kind, kind) for kind in kinds]
+    search, bind = (stream.operations[0].sequence or [])[:2]
     assert search.capture == {"dn": "dn"}
     assert search.body.model_dump()["attributes"] == ["1.1"]
     assert bind.body.model_dump()["dn"] == "[dn]"
     assert bind.body.model_dump()["password"] == "password.[0-9]"
-    assert bind.expect is None
-
-
-def test_auth_may_expect_failures_and_unbind_after_each_login() -> None:
-    options = {
-        "base": BASE,
-        "filter": USER,
-        "password": "x",
-        "expect": ["success", 49],
-        "unbind": True,
-    }
-    stream = stream_of("auth", options)
-    steps = stream.operations[0].sequence or []
-    assert [step.kind for step in steps] == ["search", "bind", "unbind"]
-    assert steps[1].expect == [0, 49]
+    assert bind.expect == expect
 
 
 def test_search_modify_changes_what_it_has_found() -> None:
-    options = {
-        "base": BASE,
-        "filter": USER,
-        "replace": {"description": "[random:8]"},
-        "modifies": 3,
-    }
-    steps = stream_of("search_modify", options).operations[0].sequence or []
-    assert [(step.kind, step.repeat) for step in steps] == [
-        ("search", 1),
-        ("modify", 3),
-    ]
-    assert steps[1].body.model_dump()["replace"] == {"description": ["[random:8]"]}
+    changes = {"replace": {"description": "[random:8]"}, "modifies": 3}
+    options = {"base": BASE, "filter": USER, **changes}
+    search, modify = stream_of("search_modify", options).operations[0].sequence or []
+    assert (search.kind, search.repeat) == ("search", 1)
+    assert (modify.kind, modify.repeat) == ("modify", 3)
+    assert modify.body.model_dump()["replace"] == {"description": ["[random:8]"]}
 
 
 def test_burst_connects_for_every_search() -> None:
@@ -109,7 +101,7 @@ def test_burst_connects_for_every_search() -> None:
     stream = stream_of("burst", {"base": BASE, "filter": USER}, extra)
     assert stream.request_names == [("search", "search")]
     assert stream.connection.per_operation
-    assert stream.connection.connect_timeout_ns == 2_000_000_000
+    assert stream.connection.connect_timeout_ns == 2 * S
 
 
 def test_prime_searches_each_key_once_and_ends() -> None:

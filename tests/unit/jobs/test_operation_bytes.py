@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.operations.body import NO_VARIABLE
@@ -16,6 +17,10 @@ from support.compiled import filled, filled_variables, operation
 
 DN = "uid=user.1,ou=people,dc=example,dc=com"
 PEOPLE = "ou=people,dc=example,dc=com"
+
+
+def tlv(tag: int, content: bytes) -> bytes:
+    return bytes([tag, len(content)]) + content
 
 
 def test_variable_may_stand_for_the_whole_dn() -> None:
@@ -28,56 +33,26 @@ def test_variable_may_stand_for_the_whole_dn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sasl", "texts", "octets"),
+    ("fields", "texts", "credentials"),
     [
-        # BindRequest { version 3, name "", sasl [3] { mechanism, credentials } }
-        (
-            {"mechanism": "PLAIN", "authcid": "user.[0-9]", "password": "pw"},
-            ["7"],
-            "020103 0400 a313 0405504c41494e 040a 00 757365722e37 00 7077",
-        ),
-        (
-            {
-                "mechanism": "PLAIN",
-                "authcid": "a",
-                "password": "b",
-                "authzid": "u:c",
-            },
-            [],
-            "020103 0400 a310 0405504c41494e 0407 753a63 00 61 00 62",
-        ),
-        (
-            {"mechanism": "EXTERNAL"},
-            [],
-            # credentials that are there, and empty
-            "020103 0400 a30c 040845585445524e414c 0400",
-        ),
-        (
-            {"mechanism": "EXTERNAL", "authzid": "u:c"},
-            [],
-            "020103 0400 a30f 040845585445524e414c 0403 753a63",
-        ),
-        (
-            {"mechanism": "ANONYMOUS", "authcid": "me"},
-            [],
-            "020103 0400 a30f 0409414e4f4e594d4f5553 0402 6d65",
-        ),
-        (
-            {"mechanism": "ANONYMOUS"},
-            [],
-            "020103 0400 a30d 0409414e4f4e594d4f5553 0400",
-        ),
+        ("mechanism: PLAIN, authcid: 'u.[0-9]', password: p", ["7"], b"\0u.7\0p"),
+        ("mechanism: PLAIN, authcid: a, password: b, authzid: 'u:c'", [], b"u:c\0a\0b"),
+        # credentials that are there, and empty
+        ("mechanism: EXTERNAL", [], b""),
+        ("mechanism: EXTERNAL, authzid: 'u:c'", [], b"u:c"),
+        ("mechanism: ANONYMOUS, authcid: me", [], b"me"),
+        ("mechanism: ANONYMOUS", [], b""),
     ],
-    ids=lambda value: str(value)[:40],
 )
 def test_sasl_bind_of_one_step_is_a_template(
-    sasl: dict[str, Any], texts: list[str], octets: str
+    fields: str, texts: list[str], credentials: bytes
 ) -> None:
+    sasl = yaml.safe_load(f"{{{fields}}}")
     compiled = operation("bind", sasl=sasl).compile(Scope())
-    content = bytes.fromhex(octets)
-    request = b"\x60" + bytes([len(content)]) + content
-    message = b"\x02\x01\x01" + request
-    assert filled(compiled, texts) == b"\x30" + bytes([len(message)]) + message
+    # BindRequest { version 3, name "", sasl [3] { mechanism, credentials } }
+    choice = tlv(0x04, sasl["mechanism"].encode()) + tlv(0x04, credentials)
+    request = tlv(0x60, b"\x02\x01\x03" + tlv(0x04, b"") + tlv(0xA3, choice))
+    assert filled(compiled, texts) == tlv(0x30, b"\x02\x01\x01" + request)
     assert compiled.sasl is None
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job_text
@@ -14,28 +13,20 @@ from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import StreamPlan, agent_plan
 from ldapslam.jobs.requests.template import UNIQUE, VARIABLE
 from ldapslam.jobs.scripts import ScriptPlan
+from support.fleet import job_text
 
 BASE = {"base": "dc=com"}
 
 
 def job_of(*streams: dict[str, Any]) -> Job:
-    content = {
-        "name": "test",
-        "targets": {"directory": "ldap://ds1"},
-        "run": {"duration": "10s"},
-        "streams": [
-            {
-                "name": f"stream{number}",
-                "target": "directory",
-                "load": {"clients": 4},
-                **stream,
-            }
+    common = {"target": "replica", "load": {"clients": 4}}
+    text = job_text(
+        streams=[
+            {"name": f"stream{number}", **common, **stream}
             for number, stream in enumerate(streams)
-        ],
-    }
-    return load_job_text(
-        yaml.safe_dump(content, sort_keys=False), file="job.yaml", base=None
+        ]
     )
+    return load_job_text(text, file="job", base=None)
 
 
 def stream_of(*operations: Any, **stream: Any) -> Stream:
