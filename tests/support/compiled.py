@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the holes of a compiled operation as a session of the engine would."""
+"""Reads operations of job files, and fills the holes of a compiled operation as a
+session of the engine would."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from ldapslam.jobs.operations.body import OperationPlan
+from ldapslam.jobs.fields.context import Reading
+from ldapslam.jobs.operations import OPERATIONS
+from ldapslam.jobs.operations.body import OperationBody, OperationPlan
 from ldapslam.jobs.requests.dn import split_rdn
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import (
     DN_VALUE,
     PARENT,
@@ -16,6 +21,12 @@ from ldapslam.jobs.requests.template import (
     ValueSource,
 )
 from support.template_program import Run, encode_message
+
+
+def operation(kind: str, scope: Scope | None = None, /, **fields: Any) -> OperationBody:
+    """Read an operation with the fields of a job file."""
+    reading = Reading(scope=scope or Scope())
+    return OPERATIONS[kind].model_validate(fields, context=reading)
 
 
 def filled(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,29 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "slapd.d"
 
 
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    path = tmp_path / "people.ldif"
+    path.write_text("dn: dc=example,dc=com\ndc: example\n")
+    return path
+
+
+@contextmanager
+def held_open(program: str) -> Iterator[int]:
+    """The process id of a Python program that ends when this does."""
+    code = f"{program}; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+
+
+ONE_CONFIG = pytest.mark.parametrize("config", ["slapd.conf"], indirect=True)
+
+
 def test_the_database_of_a_dn_is_found(config: Path, tmp_path: Path) -> None:
     for dn in ("DC=example, dc=com", "uid=1,ou=people,dc=example,dc=org"):
         assert find_database(config, dn) == SlapdDatabase(
@@ -90,7 +114,7 @@ def test_configurations_that_are_none_are_told(tmp_path: Path) -> None:
         find_database(tmp_path / "slapd.conf", "dc=com")
 
 
-def test_an_open_database_is_refused(tmp_path: Path, config: Path) -> None:
+def test_an_open_database_is_refused(tmp_path: Path, config: Path, ldif: Path) -> None:
     """By the lock that LMDB has on it, or the process of its pid file."""
     database = find_database(config, "dc=example,dc=com")
     assert database.user_pid() is None
@@ -101,40 +125,33 @@ def test_an_open_database_is_refused(tmp_path: Path, config: Path) -> None:
     lock.touch()
     holding = (
         f"import fcntl, sys; file = open({str(lock)!r}, 'r+b');"
-        "fcntl.lockf(file, fcntl.LOCK_SH, 1, 0); print(flush=True); sys.stdin.read()"
+        "fcntl.lockf(file, fcntl.LOCK_SH, 1, 0)"
     )
-    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
-    with subprocess.Popen(
-        [sys.executable, "-c", holding], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        assert database.user_pid() == holder.pid
-        with pytest.raises(TargetError, match=f"is open in process {holder.pid}"):
-            slapadd(tmp_path / "people.ldif", config)
+    with held_open(holding) as pid:
+        assert database.user_pid() == pid
+        with pytest.raises(TargetError, match=f"is open in process {pid}"):
+            slapadd(ldif, config)
     assert database.user_pid() is None
 
 
-def test_what_a_program_took_is_counted(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
+@ONE_CONFIG
+def test_what_a_program_took_is_counted(config: Path, ldif: Path) -> None:
     busy = "import os; x = bytearray(50_000_000); end = 0.3\n" + (
         "while sum(os.times()[:2]) < end: pass"
     )
-    done = slapadd(
-        tmp_path / "people.ldif", config, program=[sys.executable, "-c", busy]
-    )
+    done = slapadd(ldif, config, program=[sys.executable, "-c", busy])
     assert done.is_success
     assert done.usage is not None
     assert 0.25 < done.usage.cpu_user_s + done.usage.cpu_system_s <= done.seconds + 0.1
     assert done.usage.peak_memory_bytes > 50_000_000
 
 
+@ONE_CONFIG
 def test_the_memory_of_who_starts_a_program_is_not_the_program_s(
-    config: Path, tmp_path: Path
+    config: Path, ldif: Path
 ) -> None:
-    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
     ours = bytearray(200_000_000)
-    done = slapadd(tmp_path / "people.ldif", config, program=["sh", "-c", "sleep 0.2"])
+    done = slapadd(ldif, config, program=["sh", "-c", "sleep 0.2"])
     del ours
     assert done.usage is not None
     assert 100_000 < done.usage.peak_memory_bytes < 20_000_000
@@ -148,10 +165,10 @@ def without_sigterm() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
+@ONE_CONFIG
 def test_a_program_ends_when_it_is_asked_to(
-    config: Path, tmp_path: Path, without_sigterm: None
+    config: Path, ldif: Path, tmp_path: Path, without_sigterm: None
 ) -> None:
-    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
     waiting = "import os, signal, sys, time\n"
     waiting += "handler = signal.getsignal(signal.SIGTERM).name\n"
     waiting += "print(os.getpid(), handler, file=open(sys.argv[1], 'w'))\n"
@@ -159,7 +176,7 @@ def test_a_program_ends_when_it_is_asked_to(
     pid = tmp_path / "pid-of-it"
     with pytest.raises(ImportStopped):
         slapadd(
-            tmp_path / "people.ldif",
+            ldif,
             config,
             program=[sys.executable, "-c", waiting, str(pid)],
             is_stopping=lambda: pid.exists() and pid.read_text() != "",
@@ -226,26 +243,20 @@ def test_what_programs_say(text: str, processed: int | None, skipped: int) -> No
     assert imported("it", 1.0, 8, text).is_success == (processed is not None)
 
 
-def test_a_running_389_ds_is_refused(tmp_path: Path) -> None:
+def test_a_running_389_ds_is_refused(tmp_path: Path, ldif: Path) -> None:
     """By the file that it has in its lock folder."""
     (tmp_path / "dse.ldif").write_text(
         f"dn: cn=config\nnsslapd-lockdir: {tmp_path}/lock\n"
     )
-    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
     with pytest.raises(ConfigError, match="no back end"):
-        ldif2db(tmp_path / "people.ldif", tmp_path)
+        ldif2db(ldif, tmp_path)
     (tmp_path / "lock" / "server").mkdir(parents=True)
     named_so = (
-        "import pathlib, sys; pathlib.Path('/proc/self/comm').write_text('ns-slapd');"
-        "print(flush=True); sys.stdin.read()"
+        "import pathlib, sys; pathlib.Path('/proc/self/comm').write_text('ns-slapd')"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", named_so], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as server:
-        assert server.stdout is not None
-        server.stdout.readline()
-        (tmp_path / "lock" / "server" / str(server.pid)).touch()
-        with pytest.raises(TargetError, match=f"runs as process {server.pid}"):
-            ldif2db(tmp_path / "people.ldif", tmp_path)
+    with held_open(named_so) as pid:
+        (tmp_path / "lock" / "server" / str(pid)).touch()
+        with pytest.raises(TargetError, match=f"runs as process {pid}"):
+            ldif2db(ldif, tmp_path)
     with pytest.raises(ConfigError, match="no back end"):
-        ldif2db(tmp_path / "people.ldif", tmp_path)
+        ldif2db(ldif, tmp_path)

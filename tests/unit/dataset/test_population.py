@@ -18,9 +18,13 @@ from ldapslam.dataset.population import (
     compile_population,
 )
 from ldapslam.jobs.entries.template_file import parse_file
+from ldapslam.jobs.operations.add import choose, compose, parse_templates
 from ldapslam.jobs.requests.dn import rdn_values
+from ldapslam.jobs.requests.scope import Scope
 
 HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
+BELOW = "branch: dc=com\nsubordinateTemplate: "
+NAMED_BY_CN = f"{HEAD}template: person\nrdnAttr: cn\n"
 PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"
 OUTPUTS = ("ldif", "dns", "binds")
 
@@ -119,21 +123,12 @@ def test_values_of_an_rdn(dn: str, expected: list[tuple[str, str]]) -> None:
             "branch: ou=a,dc=com\n\nbranch: dc=com",
             "t:1: the branch 'ou=a,dc=com' stands before 'dc=com'",
         ),
-        (
-            "branch: dc=com\nsubordinateTemplate: person",
-            "t:2: expected subordinateTemplate: NAME:COUNT, got 'person'",
-        ),
-        (
-            "branch: dc=com\nsubordinateTemplate: person:many",
-            "t:2: expected subordinateTemplate: NAME:COUNT, got 'person:many'",
-        ),
-        (
-            f"branch: dc=com\nsubordinateTemplate: persom:5\n\n{PERSON}",
-            "t:2: unknown template 'persom'",
-        ),
+        (f"{BELOW}person", "t:2: expected subordinateTemplate: NAME:COUNT"),
+        (f"{BELOW}person:many", "t:2: expected subordinateTemplate: NAME:COUNT"),
+        (f"{BELOW}persom:5\n\n{PERSON}", "t:2: unknown template 'persom'"),
         (
             f"{HEAD}{PERSON}subordinateTemplate: person:1\n",
-            "t:7: templates are below themselves, or nested too deep: person -> person",
+            "t:7: templates are below themselves",
         ),
         (
             f"{HEAD}{PERSON}subordinateTemplate: b:1152921504606846975\n\n"
@@ -142,20 +137,11 @@ def test_values_of_an_rdn(dn: str, expected: list[tuple[str, str]]) -> None:
         ),
         (
             f"{HEAD}template: person\nuid: x",
-            "t:4: the template 'person' has no rdnAttr",
+            "t:4: the template 'person' has no",
         ),
-        (
-            f"{HEAD}template: person\nrdnAttr: cn\nuid: x",
-            "t:4: the RDN's attribute 'cn' is not in every entry",
-        ),
-        (
-            f"{HEAD}template: person\nrdnAttr: cn\ncn: <presence:5>x",
-            "t:4: the RDN's attribute 'cn' is not in every entry",
-        ),
-        (
-            f"{HEAD}template: person\nrdnAttr: cn\ncn: <loop:1:2>",
-            "t:6: 'cn' is repeated and cannot be referred to",
-        ),
+        (f"{NAMED_BY_CN}uid: x", "t:4: the RDN's attribute 'cn' is not in every entry"),
+        (f"{NAMED_BY_CN}cn: <presence:5>x", "t:4: the RDN's attribute 'cn' is not in"),
+        (f"{NAMED_BY_CN}cn: <loop:1:2>", "t:6: 'cn' is repeated"),
     ],
 )
 def test_broken_file_is_a_fault_with_its_line(text: str, reason: str) -> None:
@@ -166,59 +152,52 @@ def test_broken_file_is_a_fault_with_its_line(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason", "hint"),
+    ("text", "reason"),
     [
-        ("<exec:ls>", "the tag <exec> is not supported", "nothing is executed"),
-        ("<custom:a.B>", "the tag <custom> is not supported", "code is not loaded"),
-        ("<frist>", "unknown tag <frist>", "did you mean 'first'?"),
-        ("<ancestrdn:1>", "unknown tag <ancestrdn:1>", "did you mean 'ancestordn'?"),
-        ("<first:2>", "expected a tag of the form <first>", ""),
-        ("<last:2>", "expected a tag of the form <last>", ""),
-        ("<sequential:x>", "expected a number of at least 0", ""),
-        ("<sequential:1:maybe>", "expected a tag of the form <sequential:START>", ""),
-        ("<entryNumber:2>", "expected a tag of the form <entryNumber>", ""),
-        ("<_dn:1>", "expected a tag of the form <_dn>", ""),
-        ("<_parentdn:1>", "expected a tag of the form <_parentdn>", ""),
-        ("<ancestordn>", "expected a tag of the form <ancestordn:N>", ""),
-        ("<ancestordn:0>", "expected a number of at least 1", ""),
-        ("<ancestordn:32>", "expected at most 31 levels", ""),
-        ("<ancestordn:4>", "nothing is 4 levels above", "the branch is 'ou=people"),
-        ("<parent>", "expected a tag of the form <parent:ATTRIBUTE>", ""),
-        ("<parent:ou:x>", "expected a number of at least 1", ""),
-        (
-            "<parent:oou>",
-            "unknown attribute 'oou' of 'ou=people,dc=com'",
-            "did you mean 'ou'",
-        ),
-        ("{parent:uo:3}", "unknown attribute 'uo' of 'ou=people,dc=com'", ""),
-        ("{udi}", "unknown attribute 'udi'", "did you mean 'uid'"),
-        ("<csvfield>", "expected a tag of the form <csvfield:N>", ""),
-        ("<csvfield:0>", "there is no CSV field '0'", "--csv"),
-        ("<loop>", "expected a tag of the form <loop:LO:HI>", ""),
-        ("<loop:5:4>", "expected a loop from low to high", ""),
-        ("<loop:1:2:3>", "expected a tag of the form <loop:LO:HI>", ""),
-        ("<loop:1:2><loop:1:2>", "expected one <loop:…> or <pick:…> in a line", ""),
-        ("<pick:5>", "expected a tag of the form <pick", ""),
-        ("<pick:5:4:9>", "expected <pick:MIN:MAX:N> with MIN up to MAX", ""),
-        ("<base64:<presence:5>x>", "a condition stands within <base64:", ""),
-        ("<base64:latin-1:{uid}>", "<base64:latin-1:{uid}> has tags", ""),
-        ("<base64:<frist>>", "unknown tag <frist>", ""),
-        ("[timestamp]", "the time of day is not the same each time", "give a range"),
-        ("[nobody]", "unknown pattern or name 'nobody'", ""),
-        ("{description}", "values depend on each other in a circle", ""),
-        ("<ifpresent:description>x", "values depend on each other in a circle", ""),
+        ("<exec:ls>", "the tag <exec> is not supported"),
+        ("<custom:a.B>", "the tag <custom> is not supported"),
+        ("<frist>", "unknown tag <frist>"),
+        ("<ancestrdn:1>", "unknown tag <ancestrdn:1>"),
+        ("<first:2>", "expected a tag of the form <first>"),
+        ("<last:2>", "expected a tag of the form <last>"),
+        ("<sequential:x>", "expected a number of at least 0"),
+        ("<sequential:1:maybe>", "expected a tag of the form <sequential:START>"),
+        ("<entryNumber:2>", "expected a tag of the form <entryNumber>"),
+        ("<_dn:1>", "expected a tag of the form <_dn>"),
+        ("<_parentdn:1>", "expected a tag of the form <_parentdn>"),
+        ("<ancestordn>", "expected a tag of the form <ancestordn:N>"),
+        ("<ancestordn:0>", "expected a number of at least 1"),
+        ("<ancestordn:32>", "expected at most 31 levels"),
+        ("<ancestordn:4>", "nothing is 4 levels above"),
+        ("<parent>", "expected a tag of the form <parent:ATTRIBUTE>"),
+        ("<parent:ou:x>", "expected a number of at least 1"),
+        ("<parent:oou>", "unknown attribute 'oou' of 'ou=people,dc=com'"),
+        ("{parent:uo:3}", "unknown attribute 'uo' of 'ou=people,dc=com'"),
+        ("{udi}", "unknown attribute 'udi'"),
+        ("<csvfield>", "expected a tag of the form <csvfield:N>"),
+        ("<csvfield:0>", "there is no CSV field '0'"),
+        ("<loop>", "expected a tag of the form <loop:LO:HI>"),
+        ("<loop:5:4>", "expected a loop from low to high"),
+        ("<loop:1:2:3>", "expected a tag of the form <loop:LO:HI>"),
+        ("<loop:1:2><loop:1:2>", "expected one <loop:…> or <pick:…> in a line"),
+        ("<pick:5>", "expected a tag of the form <pick"),
+        ("<pick:5:4:9>", "expected <pick:MIN:MAX:N> with MIN up to MAX"),
+        ("<base64:<presence:5>x>", "a condition stands within <base64:"),
+        ("<base64:latin-1:{uid}>", "<base64:latin-1:{uid}> has tags"),
+        ("<base64:<frist>>", "unknown tag <frist>"),
+        ("[timestamp]", "the time of day is not the same each time"),
+        ("[nobody]", "unknown pattern or name 'nobody'"),
+        ("{description}", "values depend on each other in a circle"),
+        ("<ifpresent:description>x", "values depend on each other in a circle"),
     ],
 )
-def test_broken_value_is_a_fault_with_its_line(
-    text: str, reason: str, hint: str
-) -> None:
+def test_broken_value_is_a_fault_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(Fault) as caught:
         compiled(f"{HEAD}{PERSON}description: {text}\n")
     place, _, rest = caught.value.reason.partition(": ")
     assert rest.startswith(reason)
     assert place == ("t:4" if "circle" in reason else "t:7")
     assert caught.value.hint
-    assert hint in caught.value.hint
 
 
 def test_name_in_a_circle_is_a_fault() -> None:
@@ -235,13 +214,7 @@ def test_branch_has_no_parent_to_refer_to() -> None:
         compiled("branch: dc=com\ndescription: <parentdn>\n")
 
 
-def test_entries_stand_in_for_the_first_count() -> None:
-    text = f"define n=3\n{HEAD.replace(':5', ':[n]')}{PERSON}sn: [n]\n"
-    parsed = parse_file(text, "t", {}, 9)
-    assert parsed.constants == {"n": "9"}
-    assert parsed.branches[0].below[0].count == 9
-    parsed = parse_file(HEAD + PERSON, "t", {}, 9)
-    assert parsed.branches[0].below[0].count == 9
+def test_entries_stand_in_for_a_count_that_is_left_out() -> None:
     parsed = parse_file(HEAD.replace(":5", "") + PERSON, "t", {}, 9)
     assert parsed.branches[0].below[0].count == 9
     with pytest.raises(Fault, match="t has no subordinateTemplate whose count"):
@@ -366,11 +339,19 @@ _LINES = st.lists(
 )
 
 
+def compose_all(text: str) -> None:
+    """Make an add of each of the templates."""
+    for name in (templates := parse_templates(text, "t")):
+        compose(choose(templates, name), "dc=com", Scope())
+
+
 @given(_LINES)
-def test_any_text_is_a_population_or_a_fault(lines: list[str]) -> None:
+def test_any_text_is_entries_or_a_fault(lines: list[str]) -> None:
     faults: list[Fault] = []
-    try:
-        compiled("\n".join(lines))
-    except Fault as fault:
-        faults.append(fault)
+    text = "\n".join(lines)
+    for work in (compiled, compose_all):
+        try:
+            work(text)
+        except Fault as fault:
+            faults.append(fault)
     assert all(fault.reason.startswith("t") and fault.hint for fault in faults)

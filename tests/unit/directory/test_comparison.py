@@ -48,7 +48,7 @@ def person(number: int, **changes: bytes) -> tuple[str, Attributes]:
     return f"uid=u{number},dc=x", {name: [value] for name, value in attributes.items()}
 
 
-PEOPLE = dict(person(number) for number in range(5_000))
+PEOPLE = dict(person(number) for number in range(2_500))
 
 
 def found(result: Comparison, kind: str) -> list[str]:
@@ -89,9 +89,9 @@ def test_an_entry_that_a_file_has_twice_is_one() -> None:
 
 
 def test_names_are_bounded_and_counts_are_not() -> None:
-    other = dict(person(number, sn=b"Else") for number in range(2_500, 7_500))
+    other = dict(person(number, sn=b"Else") for number in range(1_250, 3_750))
     result = compare(MemoryTree(PEOPLE), MemoryTree(other), named=3)
-    assert (result.missing, result.extra, result.different) == (2_500, 2_500, 2_500)
+    assert (result.missing, result.extra, result.different) == (1_250, 1_250, 1_250)
     assert len(result.named) == 9
 
 
@@ -104,7 +104,7 @@ def test_empty_trees(sample: int | None) -> None:
 
 
 def test_a_sample_is_drawn_by_its_seed() -> None:
-    changed = dict(person(number, sn=b"Else") for number in range(5_000))
+    changed = dict(person(number, sn=b"Else") for number in range(2_500))
     backwards = MemoryTree(dict(reversed(PEOPLE.items())))
 
     def drawn(expected: MemoryTree, seed: int) -> list[str]:
@@ -163,31 +163,7 @@ def test_counts_are_those_of_sets(
         assert found(result, kind) == sorted(f"uid=u{number},dc=x" for number in which)
 
 
-Entries = dict[str, dict[str, list[bytes]]]
-
-
-class Held:
-    """A tree in memory."""
-
-    name = "held"
-
-    def __init__(self, entries: Entries) -> None:
-        self._entries = entries
-
-    def entries(self) -> Iterator[tuple[str, Attributes]]:
-        yield from self._entries.items()
-
-    def names(self) -> Iterator[str]:
-        yield from self._entries
-
-    def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
-        by_key = {normalised_dn(dn): dn for dn in self._entries}
-        for dn in dns:
-            if (found := by_key.get(normalised_dn(dn))) is not None:
-                yield found, self._entries[found]
-
-
-def people(count: int) -> Entries:
+def people(count: int) -> dict[str, dict[str, list[bytes]]]:
     return {
         f"uid=u{n},dc=example": {
             "objectClass": [b"person"],
@@ -201,7 +177,7 @@ def people(count: int) -> Entries:
 
 def test_the_order_and_the_spelling_of_entries_do_not_count() -> None:
     entries = people(500)
-    record = record_of(Held(entries), "dc=example", sample=20)
+    record = record_of(MemoryTree(entries), "dc=example", sample=20)
     assert record is not None
     assert (record.entries, len(record.sample)) == (500, 20)
     assert record.fingerprint == str(fingerprint(entries.items(), rules_of(())))
@@ -209,51 +185,48 @@ def test_the_order_and_the_spelling_of_entries_do_not_count() -> None:
         dn.replace("uid=", "UID = ").upper(): of
         for dn, of in reversed(list(entries.items()))
     }
-    other = record_of(Held(turned), "dc=example", sample=20)
+    other = record_of(MemoryTree(turned), "dc=example", sample=20)
     assert other is not None
     assert other.fingerprint == record.fingerprint
     assert {digest for _, digest in other.sample} == {d for _, d in record.sample}
-    assert list(differences(record, Held(turned))) == []
+    assert list(differences(record, MemoryTree(turned))) == []
 
 
 def test_what_is_missing_or_another_is_named() -> None:
     entries = people(50)
-    record = record_of(Held(entries), "dc=example")
+    record = record_of(MemoryTree(entries), "dc=example")
     assert record is not None
     assert len(record.sample) == 50
     del entries["uid=u7,dc=example"]
     entries["uid=u8,dc=example"]["sn"] = [b"other"]
     entries["uid=u9,dc=example"]["userPassword"] = [b"{SSHA}other"]
-    assert sorted(differences(record, Held(entries))) == [
+    assert sorted(differences(record, MemoryTree(entries))) == [
         ("uid=u7,dc=example", False),
         ("uid=u8,dc=example", True),
     ]
 
 
-def test_attributes_that_are_ignored_may_change() -> None:
+@pytest.mark.parametrize(
+    ("ignored", "attribute"), [("Description", "description"), ("surname", "sn")]
+)
+def test_attributes_that_are_ignored_by_any_of_their_names_may_change(
+    ignored: str, attribute: str
+) -> None:
     entries = people(5)
-    record = record_of(Held(entries), "dc=example", ignored=("Description",))
+    record = record_of(MemoryTree(entries), "dc=example", ignored=(ignored,))
     assert record is not None
-    entries["uid=u1,dc=example"]["description"] = [b"new"]
-    assert list(differences(record, Held(entries))) == []
+    entries["uid=u1,dc=example"][attribute] = [b"new"]
+    assert list(differences(record, MemoryTree(entries))) == []
 
 
 def test_one_entry_in_two_spellings_is_sampled_once() -> None:
     entries = {"cn=a b,dc=x": {"cn": [b"a b"]}, "CN=A  B, DC=x": {"cn": [b"a b"]}}
-    record = record_of(Held(entries), "dc=x")
+    record = record_of(MemoryTree(entries), "dc=x")
     assert record is not None
     assert (record.entries, len(record.sample)) == (2, 1)
     twice = replace(record, sample=tuple((dn, record.sample[0][1]) for dn in entries))
-    assert list(differences(twice, Held(dict([entries.popitem()])))) == []
-
-
-def test_an_attribute_is_ignored_by_any_of_its_names() -> None:
-    entries = people(3)
-    record = record_of(Held(entries), "dc=example", ignored=("surname",))
-    assert record is not None
-    entries["uid=u1,dc=example"]["sn"] = [b"new"]
-    assert list(differences(record, Held(entries))) == []
+    assert list(differences(twice, MemoryTree(dict([entries.popitem()])))) == []
 
 
 def test_nothing_has_no_record() -> None:
-    assert record_of(Held({}), "dc=example") is None
+    assert record_of(MemoryTree({}), "dc=example") is None

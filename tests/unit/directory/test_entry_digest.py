@@ -46,22 +46,13 @@ entries = st.dictionaries(
 
 
 @pytest.mark.parametrize(
-    "spelling",
-    [
-        "UID=user.1,OU=people,DC=example,DC=com",
-        "uid=USER.1, ou=People , dc = example,dc=com",
-        "userid=user.1,organizationalUnitName=people,dc=example,domainComponent=com",
-        r"uid=user\2E1,ou=people,dc=example,dc=com",
-        'uid="user.1",ou=people,dc=example,dc=com',
-    ],
-)
-def test_spellings_of_a_dn_are_one(spelling: str) -> None:
-    assert normalised_dn(spelling) == normalised_dn(DN)
-
-
-@pytest.mark.parametrize(
     ("one", "other"),
     [
+        (DN, "UID=user.1,OU=people,DC=example,DC=com"),
+        (DN, "uid=USER.1, ou=People , dc = example,dc=com"),
+        (DN, "userid=user.1,organizationalUnitName=people,dc=example,dc=com"),
+        (DN, r"uid=user\2E1,ou=people,dc=example,domainComponent=com"),
+        (DN, 'uid="user.1",ou=people,dc=example,dc=com'),
         (r"cn=a\,b,dc=x", r"CN=a\2Cb,dc=x"),
         (r"cn=a\3Db,dc=x", "cn=a=b,dc=x"),
         ("cn=1+sn=2,dc=x", "SN=2 + CN=1,dc=x"),
@@ -69,7 +60,7 @@ def test_spellings_of_a_dn_are_one(spelling: str) -> None:
         (r"cn=\20a,dc=x", "cn=a,dc=x"),
     ],
 )
-def test_escapes_and_order_in_an_rdn_do_not_count(one: str, other: str) -> None:
+def test_spellings_of_a_dn_are_one(one: str, other: str) -> None:
     assert normalised_dn(one) == normalised_dn(other)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -165,24 +165,26 @@ class Member:
         self.connection = self
 
 
-def found(
-    monkeypatch: pytest.MonkeyPatch, read: tuple[Entries, Entries], now: Entries
+def verified(
+    monkeypatch: pytest.MonkeyPatch,
+    trees: dict[str, Changing],
+    states: Mapping[str, State],
+    begun_utc_s: float = 0.0,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Of two servers that both come to hold `now`."""
-    trees = {
-        uri: Changing(uri, one, now)
-        for uri, one in zip(("ldap://a", "ldap://b"), read, strict=True)
-    }
+    """The result of a check of the servers `ldap://a` and `ldap://b`."""
     monkeypatch.setattr(replication, "_opened", lambda _, one: Member(one.uri))
     monkeypatch.setattr(replication, "_trees", lambda *_: ([SUFFIX], []))
-    monkeypatch.setattr(replication, "state", lambda *_: {"001": "1"})
+    monkeypatch.setattr(replication, "state", lambda one, *_: states[one.uri])
     monkeypatch.setattr(replication, "_tree", lambda one, _: trees[one.uri])
     access: Any = None
-    servers = [ReplicationServer(uri, access, Counter()) for uri in trees]
-    check = ReplicationCheck.model_validate({"within": "1s"})
-    result = verify_replication(servers, check, load_ended_s=0.0, seed=7)
-    content: dict[str, Any] = result["content"]
-    return content
+    return verify_replication(
+        [ReplicationServer(uri, access, Counter()) for uri in trees],
+        ReplicationCheck.model_validate({"within": "1ms", **options}),
+        load_ended_s=0.0,
+        seed=7,
+        begun_utc_s=begun_utc_s,
+    )
 
 
 PEOPLE = dict(person(number) for number in range(30))
@@ -206,7 +208,13 @@ PEOPLE = dict(person(number) for number in range(30))
 def test_what_was_on_its_way_is_no_difference(
     monkeypatch: pytest.MonkeyPatch, first: Entries, second: Entries
 ) -> None:
-    content = found(monkeypatch, (first, second), PEOPLE)
+    """Of two servers that both come to hold `PEOPLE`."""
+    trees = {
+        uri: Changing(uri, read, PEOPLE)
+        for uri, read in (("ldap://a", first), ("ldap://b", second))
+    }
+    states = {uri: {"001": "1"} for uri in trees}
+    content = verified(monkeypatch, trees, states)["content"]
     assert (content["difference_count"], content["differences"]) == (0, [])
 
 
@@ -219,20 +227,9 @@ def test_a_source_that_is_gone_is_left_aside_where_all_content_is_compared(
 ) -> None:
     live, gone = "69e1a4f2000100010000", "65e1a4f2000100070000"
     states = {"ldap://a": {"1": live, "7": gone}, "ldap://b": {"1": live}}
-    monkeypatch.setattr(replication, "_opened", lambda _, one: Member(one.uri))
-    monkeypatch.setattr(replication, "_trees", lambda *_: ([SUFFIX], []))
-    monkeypatch.setattr(replication, "state", lambda one, *_: states[one.uri])
-    monkeypatch.setattr(
-        replication, "_tree", lambda one, _: Changing(one.uri, PEOPLE, PEOPLE)
-    )
-    access: Any = None
-    result = verify_replication(
-        [ReplicationServer(uri, access, Counter()) for uri in states],
-        ReplicationCheck.model_validate({"within": "1ms", **options}),
-        load_ended_s=0.0,
-        seed=7,
-        begun_utc_s=float(int(live[:8], 16)),
-    )
+    trees = {uri: Changing(uri, PEOPLE, PEOPLE) for uri in states}
+    begun_utc_s = float(int(live[:8], 16))
+    result = verified(monkeypatch, trees, states, begun_utc_s, **options)
     assert result["converged"] == converged
     (tree,) = result["trees"]
     assert tree["stale"] == (["7"] if converged else [])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.base.errors import ExitCode, JobErrors
+from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job, load_job_text
 from support.bad_jobs import FOLDER, bad_jobs, faults_of, job_file, write
 
@@ -62,12 +62,6 @@ def test_operations_and_steps_of_a_stream_are_limited(folder: Path) -> None:
     ):
         faults = faults_of(job_file({"stream.operations": text}), folder)
         assert f"streams[0].operations: {fault}\n" in faults
-
-
-def test_faults_lead_to_the_exit_code_of_usage() -> None:
-    with pytest.raises(JobErrors) as caught:
-        load_job_text(job_file(CASES["many-faults"]), file="job.yaml", base=None)
-    assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_literal_password_is_not_repeated() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -48,9 +47,13 @@ streams:
 """
 
 
+def job_of(threshold: str, *overrides: str) -> Job:
+    text = JOB.format(threshold=threshold)
+    return load_job_text(text, file="few.yaml", base=None, overrides=overrides)
+
+
 def warnings(threshold: str) -> list[str]:
-    job = load_job_text(JOB.format(threshold=threshold), file="few.yaml", base=None)
-    return list(unsupported_thresholds(job))
+    return list(unsupported_thresholds(job_of(threshold)))
 
 
 def test_a_larger_count_does_not_fill_an_interval() -> None:
@@ -111,10 +114,9 @@ def test_nothing_is_said_where_there_are_enough_or_that_is_not_known(
 
 
 def test_requests_as_somebody_else_are_told() -> None:
-    bind = "bind: {dn: cn=a, password: x}}, {"
-    text = JOB.format(threshold="open.*.errors < 1%")
-    text = text.replace("[{search:", "[{" + bind + "search:", 1)
-    job = load_job_text(text, file="few.yaml", base=None)
+    bind = "{bind: {dn: cn=a, password: x}}"
+    operations = f"streams.counted.operations=[{bind}, {{search: {{base: ''}}}}]"
+    job = job_of("open.*.errors < 1%", operations)
     (warning,) = doubts(job)
     assert warning.startswith(
         "stream counted: 'search' runs as the user whose 'bind' was before"
@@ -129,57 +131,31 @@ def test_ready_jobs_do_what_they_say(path: Path) -> None:
     assert list(doubts(load_job(path))) == []
 
 
-def search_job(**fields: str) -> Job:
-    request = json.dumps({"base": "dc=com", **fields})
-    text = f"""\
-name: doubtful
-targets: {{server: "ldap://127.0.0.1"}}
-run: {{duration: 10s}}
-streams:
-  - name: readers
-    target: server
-    load: {{clients: 1}}
-    operations: [{{search: {request}}}]
-"""
-    return load_job_text(text, file="doubtful.yaml", base=None)
-
-
-def test_a_reference_without_a_variable_is_warned_of() -> None:
-    (warning,) = doubts(search_job(filter="(uid=${user})"))
-    assert warning.startswith("readers.search: '${user}' in `filter: (uid=${user})`")
-    assert warning.endswith("a variable needs a default in the job's `vars`")
-
-
 @pytest.mark.parametrize(
-    "filter",
+    ("filter", "is_told"),
     [
-        "(uid=user.[0-999%0000])",
-        "(uid=user.[random:8:abc{}])",
-        "(cn=50% duty)",
-        "(&(cn<=a)(sn>=b))",
+        ("(uid=${user})", True),
+        ("(uid=user.[0-999%0000])", False),
+        ("(uid=user.[random:8:abc{}])", False),
+        ("(cn=50% duty)", False),
+        ("(&(cn<=a)(sn>=b))", False),
     ],
 )
-def test_value_patterns_and_plain_texts_are_none(filter: str) -> None:
-    assert list(doubts(search_job(filter=filter))) == []
+def test_a_reference_without_a_variable_is_told(filter: str, is_told: bool) -> None:
+    search = f"streams.closed.operations.search.filter={filter}"
+    found = list(doubts(job_of("open.*.errors < 1%", search)))
+    expected = f"closed.search: '${{user}}' in `filter: {filter}`"
+    assert [one.startswith(expected) for one in found] == [True] * is_told
 
 
 @pytest.mark.parametrize(("hold", "is_told"), [("10s", False), ("11s", True)])
 def test_a_time_longer_than_the_measure_phase_is_told(hold: str, is_told: bool) -> None:
-    found = list(
-        doubts(
-            load_job_text(
-                JOB.format(threshold=f"closed.search.errors < 1% for {hold}"),
-                file="few.yaml",
-                base=None,
-            )
-        )
-    )
+    found = list(doubts(job_of(f"closed.search.errors < 1% for {hold}")))
     assert ["cannot be missed" in one for one in found] == [True] * is_told
 
 
 def test_requests_that_are_expected_stand_in_for_those_that_are_planned() -> None:
-    text = JOB.format(threshold="closed.search.response_time.p99 < 1s")
-    job = load_job_text(text, file="few.yaml", base=None)
+    job = job_of("closed.search.response_time.p99 < 1s")
     assert list(unsupported_thresholds(job)) == []
     place = "closed", "search"
     assert list(unsupported_thresholds(job, {place: 1_000.0})) == []
@@ -199,17 +175,12 @@ def test_requests_that_are_expected_stand_in_for_those_that_are_planned() -> Non
     ],
 )
 def test_a_rate_that_is_not_offered_is_told(threshold: str, is_told: bool) -> None:
-    found = [one for one in warnings_of(threshold) if "asks for all that" in one]
+    found = [one for one in doubts(job_of(threshold)) if "asks for all that" in one]
     expected = "open.search has about 60/s; ask for some percent less"
     assert [one.endswith(expected) for one in found] == [True] * is_told
 
 
-def warnings_of(threshold: str) -> list[str]:
-    job = load_job_text(JOB.format(threshold=threshold), file="few.yaml", base=None)
-    return list(doubts(job))
-
-
-def staged(load: str, run: str = "duration: 10s", **more: str) -> Job:
+def staged(run: str, **more: str) -> Job:
     text = f"""\
 name: staged
 targets: {{server: "ldap://127.0.0.1"}}
@@ -217,7 +188,7 @@ run: {{{run}}}
 streams:
   - name: readers
     target: server
-    load: {{{load}}}
+    load: {{{STAGES}}}
     operations: [{{search: {{base: ""}}}}]
 """
     text += "".join(f"    {name}: {value}\n" for name, value in more.items())
@@ -252,11 +223,11 @@ STAGES = (
 def test_stages_and_a_measure_phase_of_other_lengths(
     run: str, more: dict[str, str], said: str
 ) -> None:
-    (warning,) = doubts(staged(STAGES, run, **more))
+    (warning,) = doubts(staged(run, **more))
     assert warning.startswith("stream readers: its stages take 16s")
     assert said.removeprefix("16s") in warning
 
 
 @pytest.mark.parametrize("run", ["duration: 16s", "duration: 33s"])
 def test_stages_that_fill_the_measure_phase_are_fine(run: str) -> None:
-    assert list(doubts(staged(STAGES, run))) == []
+    assert list(doubts(staged(run))) == []

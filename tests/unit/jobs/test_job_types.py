@@ -6,19 +6,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 import yaml
 
+from ldapslam.agent.admission.preflight import probes
 from ldapslam.base.errors import JobErrors
 from ldapslam.base.fault import Fault
+from ldapslam.base.units import NS_PER_S as S
 from ldapslam.jobs import types
-from ldapslam.jobs.fields.sections import FileName, Section, fields_of
+from ldapslam.jobs.fields.sections import FileName, Section
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.jobs.planning import run_plan
 from ldapslam.jobs.requests.template import SEQUENCE
 from ldapslam.jobs.types import base, job_types
 from ldapslam.jobs.types.base import PYTHON_JOBS, JobType
@@ -27,73 +31,69 @@ BASE = "ou=people,dc=example,dc=com"
 USER = "(uid=user.[0-999])"
 TEXT = """\
 name: test
-targets: {directory: ldap://ds1}
+targets: {directory: ldap://ds1, replica: [ldap://ds2, ldap://ds3], hub: ldap://ds4}
 run: {duration: 10s}
 streams:
   - name: load
     target: directory
-    load: {clients: 4}
 """
+LOAD = "    load: {clients: 4}\n"
+SETTING_THE_LOAD = ("bulk_load", "replication_probe", "wait_for_directory")
 
 
-def job_of(type_name: str, options: Any, extra: str = "", **files: bytes) -> Job:
+def job_of(type_name: str, options: Any, extra: str = "", **files: Any) -> Job:
     rest = yaml.safe_dump({"type": type_name, "options": options}, sort_keys=False)
-    indented = "".join(f"    {line}\n" for line in rest.splitlines())
-    return load_job_text(TEXT + indented + extra, file="job", base=None, files=files)
+    text = TEXT if type_name in SETTING_THE_LOAD else TEXT + LOAD
+    text += "".join(f"    {line}\n" for line in rest.splitlines())
+    return load_job_text(text + extra, file="job", base=None, files=files)
 
 
 def stream_of(type_name: str, options: Any, extra: str = "") -> Stream:
     return job_of(type_name, options, extra).streams[0]
 
 
-def faults_of(type_name: str, options: Any, extra: str = "") -> list[str]:
+def faults_of(
+    type_name: str, options: Any, extra: str = "", **files: bytes
+) -> list[str]:
     with pytest.raises(JobErrors) as caught:
-        stream_of(type_name, options, extra)
+        job_of(type_name, options, extra, **files)
     assert all(fault.line and fault.hint for fault in caught.value.faults)
     return [f"{fault.path}: {fault.reason}" for fault in caught.value.faults]
 
 
-def test_auth_finds_an_entry_and_binds_as_it() -> None:
-    options = {"base": BASE, "filter": USER, "password": "password.[0-9]"}
+@pytest.mark.parametrize(
+    ("more", "kinds", "expect"),
+    [
+        ({}, ["search", "bind"], None),
+        (
+            {"expect": ["success", 49], "unbind": True},
+            ["search", "bind", "unbind"],
+            [0, 49],
+        ),
+    ],
+    ids=["success", "failures, and an unbind after each login"],
+)
+def test_auth_finds_an_entry_and_binds_as_it(
+    more: dict[str, Any], kinds: list[str], expect: list[int] | None
+) -> None:
+    options = {"base": BASE, "filter": USER, "password": "password.[0-9]", **more}
     stream = stream_of("auth", options)
-    assert stream.request_names == [("search", "search"), ("bind", "bind")]
-    (operation,) = stream.operations
-    assert operation.sequence is not None
-    search, bind = operation.sequence
+    assert stream.request_names == [(kind, kind) for kind in kinds]
+    search, bind = (stream.operations[0].sequence or [])[:2]
     assert search.capture == {"dn": "dn"}
     assert search.body.model_dump()["attributes"] == ["1.1"]
     assert bind.body.model_dump()["dn"] == "[dn]"
     assert bind.body.model_dump()["password"] == "password.[0-9]"
-    assert bind.expect is None
-
-
-def test_auth_may_expect_failures_and_unbind_after_each_login() -> None:
-    options = {
-        "base": BASE,
-        "filter": USER,
-        "password": "x",
-        "expect": ["success", 49],
-        "unbind": True,
-    }
-    stream = stream_of("auth", options)
-    steps = stream.operations[0].sequence or []
-    assert [step.kind for step in steps] == ["search", "bind", "unbind"]
-    assert steps[1].expect == [0, 49]
+    assert bind.expect == expect
 
 
 def test_search_modify_changes_what_it_has_found() -> None:
-    options = {
-        "base": BASE,
-        "filter": USER,
-        "replace": {"description": "[random:8]"},
-        "modifies": 3,
-    }
-    steps = stream_of("search_modify", options).operations[0].sequence or []
-    assert [(step.kind, step.repeat) for step in steps] == [
-        ("search", 1),
-        ("modify", 3),
-    ]
-    assert steps[1].body.model_dump()["replace"] == {"description": ["[random:8]"]}
+    changes = {"replace": {"description": "[random:8]"}, "modifies": 3}
+    options = {"base": BASE, "filter": USER, **changes}
+    search, modify = stream_of("search_modify", options).operations[0].sequence or []
+    assert (search.kind, search.repeat) == ("search", 1)
+    assert (modify.kind, modify.repeat) == ("modify", 3)
+    assert modify.body.model_dump()["replace"] == {"description": ["[random:8]"]}
 
 
 def test_burst_connects_for_every_search() -> None:
@@ -101,7 +101,7 @@ def test_burst_connects_for_every_search() -> None:
     stream = stream_of("burst", {"base": BASE, "filter": USER}, extra)
     assert stream.request_names == [("search", "search")]
     assert stream.connection.per_operation
-    assert stream.connection.connect_timeout_ns == 2_000_000_000
+    assert stream.connection.connect_timeout_ns == 2 * S
 
 
 def test_prime_searches_each_key_once_and_ends() -> None:
@@ -115,11 +115,11 @@ def test_prime_searches_each_key_once_and_ends() -> None:
 
 
 def test_run_of_counted_streams_needs_no_duration() -> None:
-    text = TEXT.replace("run: {duration: 10s}", "run: {interval: 1s}")
+    text = (TEXT + LOAD).replace("run: {duration: 10s}", "run: {interval: 1s}")
     options = f'{{base: "{BASE}", filter: "(uid=[0:9])"}}'
     prime = f"    type: prime\n    options: {options}\n"
     job = load_job_text(text + prime, file="job", base=None)
-    assert job.run.duration_ns == 24 * 3600 * 10**9
+    assert job.run.duration_ns == 24 * 3600 * S
     with pytest.raises(JobErrors, match="the key 'duration' is missing"):
         load_job_text(
             text + '    operations: [{search: {base: ""}}]\n', file="job", base=None
@@ -132,7 +132,7 @@ def test_python_class_drives_a_stream() -> None:
         "operations": ["login", "logout"],
         "options": {"users": [1, 2]},
     }
-    text = TEXT + f"    python: {json.dumps(options)}\n"
+    text = f"{TEXT}{LOAD}    python: {json.dumps(options)}\n"
     job = load_job_text(text, file="job", base=None)
     (plan,) = agent_plan(job, 0, 1, seed=1).streams
     assert plan.engine == "python"
@@ -151,37 +151,115 @@ def test_expanded_stream_is_the_job_that_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_name", "options", "fault"),
+    ("type_name", "options", "expected"),
     [
-        ("auht", {}, "streams[0].type: unknown job type 'auht'"),
-        ("auth", None, "streams[0].options: the key 'base' is missing"),
         (
-            "auth",
-            {"base": BASE, "filter": "(uid=[0-9)", "password": "x"},
-            "streams[0].options.filter: bracket '[' at character 6 has no partner",
+            "bulk_load",
+            {"server": "slapd"},
+            {
+                "server": "slapd",
+                "method": "offline",
+                "quick": True,
+                "template": "people",
+                "settings": {},
+            },
         ),
         (
-            "search_modify",
-            {"base": BASE, "filter": USER, "replace": {}},
-            "streams[0].options.replace: ",
+            "wait_for_directory",
+            {"base": "dc=example", "limit": "5m"},
+            {"base": "dc=example", "limit_ns": 300 * S, "interval_ns": S // 2},
         ),
-        (
-            "prime",
-            {"base": BASE, "filter": "(uid=[0-9])"},
-            "streams[0].options.filter: expected one range of numbers in turn, got",
-        ),
-        (
-            "prime",
-            {"base": BASE, "filter": "(uid=[0:3]"},
-            "streams[0].options.filter: ",
-        ),
-        ("burst", {"basis": BASE}, "streams[0].options.basis: unknown key 'basis'"),
     ],
 )
-def test_fault_of_an_option_is_shown_where_it_is_written(
-    type_name: str, options: Any, fault: str
+def test_one_client_does_it_once_and_the_target_need_not_be_there(
+    type_name: str, options: Any, expected: dict[str, Any]
 ) -> None:
-    assert any(one.startswith(fault) for one in faults_of(type_name, options))
+    plan = agent_plan(job_of(type_name, options), 0, 1, 0)
+    (stream,) = plan.streams
+    assert (stream.connections, stream.total_operations) == (1, 1)
+    assert stream.python is not None
+    assert stream.python.options == expected
+    assert probes(plan) == []
+
+
+def test_imports_are_counted_and_their_template_is_sent_along(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("branch: dc=example,dc=com\n")
+    options = {"server": "389ds", "method": "online", "template_file": "own"}
+    job = job_of("bulk_load", options, "    count: 3\n", own=own)
+    (stream,) = agent_plan(job, 0, 1, 0).streams
+    assert stream.total_operations == 3
+    assert stream.python is not None
+    assert stream.python.options["template_text"] == "branch: dc=example,dc=com\n"
+
+
+def test_a_stream_has_no_more_imports_than_are_noted() -> None:
+    (fault,) = faults_of("bulk_load", {"server": "slapd"}, "    count: 101\n")
+    assert "a stream has at most 100" in fault
+
+
+PROBE = {"dn": "cn=probe,dc=example,dc=com"}
+
+
+def test_each_server_that_is_probed_has_an_operation() -> None:
+    job = job_of("replication_probe", {**PROBE, "replicas": ["replica", "hub"]})
+    (stream,) = agent_plan(job, 0, 2, 0).streams
+    assert stream.uris == ("ldap://ds1", "ldap://ds2", "ldap://ds3", "ldap://ds4")
+    assert (stream.model, stream.total_connections) == ("open", 1)
+    assert stream.python is not None
+    assert stream.watched == 3
+    assert stream.request_names == (
+        "write",
+        "propagation-replica-1",
+        "propagation-replica-2",
+        "propagation-hub",
+    )
+    # one process: the second agent has no part in it
+    assert agent_plan(job, 1, 2, 0).streams == ()
+    # reports know the server of each, and the books the target alone
+    (planned,) = run_plan(
+        job_of("replication_probe", {**PROBE, "replicas": "hub"})
+    ).streams
+    assert planned.uris == ("ldap://ds1",)
+    assert planned.watched == {"propagation-hub": "ldap://ds4"}
+    assert planned.rate_per_s == 5
+
+
+@pytest.mark.parametrize(
+    ("type_name", "options", "fault"),
+    [
+        ("search_modify", {"base": BASE, "filter": USER, "replace": {}}, "replace: "),
+        ("bulk_load", {"ldif": "/x.ldif", "entries": 5}, "ldif excludes entries"),
+        (
+            "bulk_load",
+            {"template": "p", "template_file": "own"},
+            "exclude each other",
+        ),
+        ("bulk_load", {"place": "mnt"}, "expected an absolute path"),
+        ("bulk_load", {"settings": {"moduleload": "ppolicy"}}, "an absolute path"),
+        ("bulk_load", {"settings": {"Include": ["/a", "b"]}}, "an absolute path"),
+        ("bulk_load", {"server": "389ds", "quick": False}, "of slapd and offline"),
+        ("bulk_load", {"method": "online", "quick": True}, "quick is of slapd"),
+        ("replication_probe", {"replicas": "elsewhere"}, "unknown target role 'else"),
+        ("replication_probe", {"replicas": "directory"}, "is there twice"),
+        ("replication_probe", {"replicas": ["hub", "hub"]}, "'hub' is there twice"),
+        ("replication_probe", {"replicas": []}, "replicas"),
+        ("replication_probe", {"dn": "uid=probe,dc=example"}, "begins with cn="),
+        ("replication_probe", {"rate": 5}, "rate"),
+        (
+            "wait_for_directory",
+            {"limit": "1s", "interval": "2s"},
+            "interval is longer than the limit",
+        ),
+    ],
+)
+def test_fault_of_an_option_is_told(type_name: str, options: Any, fault: str) -> None:
+    needed = {
+        "bulk_load": {"server": "slapd"},
+        "replication_probe": {**PROBE, "replicas": "hub"},
+    }
+    (found,) = faults_of(type_name, {**needed.get(type_name, {}), **options}, own=b"")
+    assert fault in found
 
 
 def test_one_fault_of_a_type_does_not_make_others() -> None:
@@ -193,12 +271,6 @@ def test_one_fault_of_a_type_does_not_make_others() -> None:
     assert fault == "streams[0].options: the key 'filter' is missing"
 
 
-def test_type_and_operations_cannot_both_say_what_is_sent() -> None:
-    operations = '    operations: [{search: {base: ""}}]\n'
-    (fault,) = faults_of("burst", {"base": BASE}, operations)
-    assert fault == "streams[0].operations: the type 'burst' sets 'operations' itself"
-
-
 def test_thresholds_know_what_a_type_sends() -> None:
     options = {"base": BASE, "filter": USER, "password": "x"}
     assert job_of("auth", options, "thresholds: ['load.bind.errors < 1%']\n")
@@ -207,7 +279,7 @@ def test_thresholds_know_what_a_type_sends() -> None:
 
 
 def test_overrides_reach_options() -> None:
-    text = TEXT + f'    type: burst\n    options: {{base: "{BASE}"}}\n'
+    text = f'{TEXT}{LOAD}    type: burst\n    options: {{base: "{BASE}"}}\n'
     job = load_job_text(
         text, file="job", base=None, overrides=["streams.load.options.filter=(cn=a)"]
     )
@@ -218,18 +290,6 @@ def test_overrides_reach_options() -> None:
         )
     (fault,) = caught.value.faults
     assert str(fault).startswith("--set:1: streams[0].options.filter: ")
-
-
-@pytest.mark.parametrize("name", sorted(job_types()))
-def test_every_type_is_documented(name: str) -> None:
-    job_type = job_types()[name]
-    assert job_type.name == name
-    assert job_type.__doc__
-    assert job_type.Options.summary()
-    for key, info in fields_of(job_type.Options):
-        assert info.description, key
-        if info.is_required():
-            assert info.examples, f"{key} is required and has no example"
 
 
 def test_each_python_class_of_a_type_is_there() -> None:

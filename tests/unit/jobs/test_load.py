@@ -67,6 +67,8 @@ streams:
           increment: {uidNumber: 1}
 thresholds: ["readers.search.response_time.p99 < 5ms", "writers.*.errors < 0.1%"]
 validity: {steady: required, busy_share: 90%}
+monitors: [{directory: replica, every: 250ms, bind: {dn: cn=m, password: {env: M}}}]
+verify: {replication: {within: 60s}}
 seed: 42
 on_agent_loss: continue
 coordinator_timeout: 5m
@@ -111,7 +113,29 @@ streams:
     type: burst
     options: {base: "dc=b"}
 thresholds: ["mix.session-search.errors < 1%", "logins.bind.errors < 1%"]
+monitors: [{entry: cn=a, target: supplier, attributes: [b]}]
+verify: {replication: {within: 60s, base: "dc=b", sample: 99}}
 """
+
+FILES = """\
+name: files
+targets: {directory: ldap://ds1}
+tls: {ca_file: ca.pem}
+run: {duration: 10s}
+streams:
+  - name: load
+    target: directory
+    load: {clients: 1}
+    operations:
+      - search: {base: "dc=com", filter: "(&(uid=[file:users.txt])(sn=[0-9]))"}
+      - sequence:
+          - name: find
+            let: {user: "[sequentialfile:lists/more.txt]"}
+            search: {base: "dc=com", filter: "(uid=[user])"}
+            capture: dn
+          - modify: {dn: "[dn]", replace: {sn: [a, "[dn] [file:sn.txt]"]}}
+"""
+NAMES = ["ca.pem", "lists/more.txt", "sn.txt", "users.txt"]
 
 
 def load(text: str, *overrides: str, base: Path | None = None) -> Job:
@@ -136,6 +160,7 @@ def test_minimal_job_has_every_default() -> None:
     assert stream.request_timeout_ns == 30 * NS_PER_S
     assert stream.operations[0].name == "search"
     assert stream.operations[0].weight == 1
+    assert (job.monitors, job.verify) == ([], None)
 
 
 def test_every_field_of_a_full_job_is_read() -> None:
@@ -155,6 +180,45 @@ def test_every_field_of_a_full_job_is_read() -> None:
     assert writers.bind.secret.file == "/etc/ldapslam/password"
     assert job.validity.busy_share == 0.9
     assert job.seed == 42
+    (monitor,) = job.monitors
+    assert monitor.every_ns == NS_PER_S // 4
+    assert monitor.bind is not None
+    assert monitor.bind.dn == "cn=m"
+    assert job.verify is not None
+    check = job.verify.replication
+    assert check.within_ns == 60 * NS_PER_S
+    assert (check.base, check.content, check.sample) == (None, True, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "role"),
+    [
+        ("{directory: replica}", "directory", "replica"),
+        ("{host: supplier, processes: [slapd]}", "host", "supplier"),
+        ("{entry: 'cn=a', target: replica, counters: [b]}", "entry", "replica"),
+        ("{log: /var/log/slapd.log, format: openldap}", "log", None),
+        ("{log: /a, format: 389ds, target: supplier}", "log", "supplier"),
+    ],
+)
+def test_each_kind_of_monitor_knows_its_servers(
+    text: str, kind: str, role: str | None
+) -> None:
+    (monitor,) = load(MIX, f"monitors=[{text}]").monitors
+    assert (monitor.kind, monitor.role) == (kind, role)
+    assert monitor.every_ns is None
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "attributes: [one, two, One]",
+        "counters: [one, one]",
+        "attributes: [one], counters: [one]",
+    ],
+)
+def test_an_attribute_is_read_once(names: str) -> None:
+    (fault,) = faults(MIX, f"monitors=[{{entry: cn=a, target: replica, {names}}}]")
+    assert "the attribute 'one' is there twice" in fault
 
 
 def test_default_backlog_is_ten_seconds_of_arrivals() -> None:
@@ -215,58 +279,45 @@ def test_aliases_stand_for_their_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "read"),
+    ("override", "path", "value"),
     [
-        ("run.duration=30s", lambda job: job.run.duration_ns == 30 * NS_PER_S),
-        ("run.warm_up=5s", lambda job: job.run.warm_up_ns == 5 * NS_PER_S),
-        ("tls.verify=false", lambda job: job.tls.verify is False),
-        ("streams.0.name=a", lambda job: job.streams[0].name == "a"),
-        ("streams[0].name=a", lambda job: job.streams[0].name == "a"),
-        (
-            "streams.readers.load.clients=9",
-            lambda job: job.streams[0].load.clients == 9,
-        ),
-        (
-            "targets.replica=[ldap://a, ldap://b]",
-            lambda job: len(job.targets["replica"]),
-        ),
-        ("description=a=b", lambda job: job.description == "a=b"),
-        ("seed=", lambda job: job.seed is None),
+        ("run.duration=30s", "run.duration_ns", 30 * NS_PER_S),
+        ("run.warm_up=5s", "run.warm_up_ns", 5 * NS_PER_S),
+        ("tls.verify=false", "tls.verify", False),
+        ("streams.0.name=a", "streams.0.name", "a"),
+        ("streams[0].name=a", "streams.0.name", "a"),
+        ("streams.readers.load.clients=9", "streams.0.load.clients", 9),
+        ("targets.replica=[ldap://a]", "targets", {"replica": ["ldap://a"]}),
+        ("description=a=b", "description", "a=b"),
+        ("seed=", "seed", None),
     ],
 )
-def test_override_changes_one_field(override: str, read: Any) -> None:
-    assert read(load(MINIMAL, override))
+def test_override_changes_one_field(override: str, path: str, value: Any) -> None:
+    assert value_at(load(MINIMAL, override), path) == value
 
 
 @pytest.mark.parametrize(
-    ("override", "index", "read"),
+    ("override", "path", "value"),
     [
-        (
-            "search.filter=(cn=a)",
-            2,
-            lambda operation: operation.body.filter == "(cn=a)",
-        ),
-        ("search.search.scope=one", 2, lambda operation: operation.body.scope == "one"),
-        ("2.size_limit=3", 2, lambda operation: operation.body.size_limit == 3),
-        ("delete.weight=7", 1, lambda operation: operation.weight == 7),
-        ("delete.name=gone", 1, lambda operation: operation.name == "gone"),
-        (
-            "session.sequence.search.scope=one",
-            *(4, lambda operation: operation.sequence[0].body.scope == "one"),
-        ),
-        (
-            "session.sequence.modify.repeat=2",
-            *(4, lambda operation: operation.sequence[2].repeat == 2),
-        ),
-        (
-            "session.modify.delete.mail=",
-            *(4, lambda operation: operation.sequence[2].body.delete == {"mail": []}),
-        ),
+        ("search.filter=(cn=a)", "2.body.filter", "(cn=a)"),
+        ("search.search.scope=one", "2.body.scope", "one"),
+        ("2.size_limit=3", "2.body.size_limit", 3),
+        ("delete.weight=7", "1.weight", 7),
+        ("delete.name=gone", "1.name", "gone"),
+        ("session.sequence.search.scope=one", "4.sequence.0.body.scope", "one"),
+        ("session.sequence.modify.repeat=2", "4.sequence.2.repeat", 2),
+        ("session.modify.delete.mail=", "4.sequence.2.body.delete", {"mail": []}),
     ],
 )
-def test_override_names_an_operation(override: str, index: int, read: Any) -> None:
+def test_override_names_an_operation(override: str, path: str, value: Any) -> None:
     job = load(SESSIONS, f"streams.mix.operations.{override}")
-    assert read(job.streams[0].operations[index])
+    assert value_at(job, f"streams.0.operations.{path}") == value
+
+
+def value_at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value[int(key)] if key.isdigit() else getattr(value, key)
+    return value
 
 
 def test_override_needs_the_name_of_one_of_two_operations() -> None:
@@ -321,40 +372,49 @@ def test_faults_of_the_file_come_before_those_of_overrides() -> None:
     assert places == ["job.yaml:1:1", "job.yaml:1:1", "--set:1", "--set:2"]
 
 
-def test_named_files_are_found_relative_to_the_job_file(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("certificate")
-    (tmp_path / "job.yaml").write_text(MINIMAL + "tls: {ca_file: ca.pem}\n")
+def test_named_files_are_known_without_looking_for_them() -> None:
+    job = load(FILES)
+    assert sorted(job.named_files()) == NAMES
+    assert job.files == {}
+
+
+def test_named_files_are_found_beside_the_job(tmp_path: Path) -> None:
+    (tmp_path / "lists").mkdir()
+    for name in NAMES:
+        (tmp_path / name).write_text("a\n")
+    (tmp_path / "job.yaml").write_text(FILES)
     job = load_job(tmp_path / "job.yaml")
-    assert job.files == {"ca.pem": tmp_path / "ca.pem"}
+    assert job.files == {name: tmp_path / name for name in NAMES}
+    (stream,) = agent_plan(job, 0, 1, seed=1).streams
+    assert stream.operations[0].template.files == (str(tmp_path / "users.txt"),)
 
 
-def test_missing_named_file_is_a_fault(tmp_path: Path) -> None:
-    (fault,) = faults(MINIMAL + "tls: {ca_file: ca.pem}\n", base=tmp_path)
-    assert fault == "job.yaml:10:16: tls.ca_file: expected a file, got 'ca.pem'"
-
-
-def test_missing_named_file_is_found_beside_other_faults(tmp_path: Path) -> None:
-    text = MINIMAL.replace("duration: 10s", "duration: 10") + "tls: {ca_file: ca.pem}\n"
-    duration, ca_file = faults(text, base=tmp_path)
-    assert duration.startswith("job.yaml:3:17: run.duration: ")
-    assert ca_file.startswith("job.yaml:10:16: tls.ca_file: ")
+def test_missing_named_file_is_a_fault_where_it_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JobErrors) as caught:
+        load(FILES, base=tmp_path)
+    assert {fault.path for fault in caught.value.faults} == {
+        "tls.ca_file",
+        "streams[0].operations[0].search.filter",
+        "streams[0].operations[1].sequence[0].let.user",
+        "streams[0].operations[1].sequence[1].modify.replace.sn[1]",
+    }
 
 
 def test_delivered_files_stand_for_those_of_the_job(tmp_path: Path) -> None:
     (tmp_path / "0").write_text("certificate")
-    job = load_job_text(
-        MINIMAL + "tls: {ca_file: ../ca.pem}\n",
-        file="job.yaml",
-        base=None,
-        files={"../ca.pem": tmp_path / "0"},
-    )
-    assert job.files == {"../ca.pem": tmp_path / "0"}
+    files: dict[str, Any] = {name: b"a\n" for name in NAMES}
+    # bytes: where a job is only read
+    for delivered, found in ((b"c", {}), (tmp_path / "0", {"ca.pem": tmp_path / "0"})):
+        job = load_job_text(
+            FILES, file="job", base=None, files={**files, "ca.pem": delivered}
+        )
+        assert job.files == found
 
 
-def test_without_a_base_named_files_are_not_looked_for() -> None:
-    job = load(MINIMAL + "tls: {ca_file: ca.pem}\n")
-    assert job.named_files() == ("ca.pem",)
-    assert job.files == {}
+def test_file_that_is_no_text_is_a_fault() -> None:
+    text = MINIMAL.replace("clients: 4", "stages: {file: rates.csv}")
+    with pytest.raises(JobErrors, match="line 2: expected UTF-8, got 0xff"):
+        load_job_text(text, file="job", base=None, files={"rates.csv": b"0,1\n\xff"})
 
 
 @given(st.binary(max_size=60))

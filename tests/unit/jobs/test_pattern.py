@@ -124,25 +124,19 @@ def test_pattern_is_split_into_constants_and_holes(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a[0-9", "bracket '[' at character 2 has no partner"),
         ("a]", "bracket ']' at character 2 has no partner"),
         ("[]", "expected a pattern, got '[]'"),
         ("[guid]", "unknown pattern or name 'guid' in '[guid]'"),
-        ("[http://x/names.txt]", "'[http://x/names.txt]': values are not read over"),
         ("[5]", "expected a pattern, got '[5]'"),
         ("[5..5)", "expected a range with a number in it, got '[5..5)'"),
         ("[0..9]", "expected a pattern, got '[0..9]'"),
         ("[0-9)", "bracket '[' at character 1 has no partner"),
         ("[0..0100)", "expected a range without leading zeros"),
         ("[0..9223372036854775809)", "expected numbers of 64 bits"),
-        ("[9-0]", "expected a range from low to high, got '[9-0]'"),
         ("[-9-9223372036854775807]", "expected a range of less than 2^63 numbers"),
         ("[0-9x2]", "a random range has no step, got '[0-9x2]'"),
-        ("[0:9x-1]", "expected a step above zero, got '[0:9x-1]'"),
         ("[0-9%#,##0]", "expected a number format of zeros after '%', got"),
-        ("[0-9%]", "expected a number format of zeros after '%', got"),
         ("[random:]", "expected [random:N] or [random:N:chars], got '[random:]'"),
-        ("[random:0]", "expected 1 to 65536 random characters"),
         ("[random:3:äö]", "expected at most 256 ASCII characters"),
         ("[random:99999999999999999999]", "expected 1 to 65536 random characters"),
         ("[file:]", "expected [file:PATH], got '[file:]'"),
@@ -158,7 +152,6 @@ def test_pattern_is_split_into_constants_and_holes(
             "expected [timestamp], [timestamp:format=F] or",
         ),
         ("[zipf:0-9]", "expected [zipf:lo-hi:s], got '[zipf:0-9]'"),
-        ("[zipf:0-9:0]", "expected an exponent above 0 and at most 64, got"),
         ("[zipf:9-0:1]", "expected a range from low to high, got '[zipf:9-0:1]'"),
         ("[zipf:0-9007199254740992:1]", "expected a range of less than 2^53 numbers"),
         ("[gauss:0-9%#]", "expected a number format of zeros after '%', got"),
@@ -209,12 +202,6 @@ def test_unknown_name_is_told_with_the_nearest(text: str, hint: str) -> None:
     with pytest.raises(Fault, match="unknown pattern or name") as caught:
         parse_pattern(text, {"who": 0})
     assert str(caught.value.hint).startswith(hint)
-
-
-def test_without_names_their_making_is_told() -> None:
-    with pytest.raises(Fault, match="unknown pattern or name 'who'") as caught:
-        parse_pattern("[who]", {})
-    assert str(caught.value.hint).startswith("a name is made by `let`")
 
 
 def test_files_of_a_template_are_named_once_in_order() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +103,6 @@ def test_stream_has_its_own_bind_and_tls_or_those_of_the_job() -> None:
     assert writers.connection.tls == TlsSettings(start_tls=True, verify=False)
 
 
-def test_anonymous_stream_has_no_password() -> None:
-    text = TEXT.replace('bind: {dn: "cn=admin", password: {env: PASSWORD}}\n', "")
-    anonymous = load_job_text(text, file="job.yaml", base=None)
-    readers = agent_plan(anonymous, 0, 1, seed=1).streams[0]
-    assert (readers.connection.bind.dn, readers.connection.bind.password) == (
-        None,
-        None,
-    )
-
-
 def test_ca_file_is_the_place_where_it_was_found(tmp_path: Path) -> None:
     (tmp_path / "0").write_text("certificate")
     with_ca = load_job_text(
@@ -154,14 +143,6 @@ def test_plans_of_all_agents_sum_to_the_job(
             # Exact, but each driver may hold at least one arrival.
             shares = [part.max_backlog for part in parts]
             assert sum(shares) == max(backlog, len(parts))
-
-
-def test_plan_is_plain_data() -> None:
-    plan = dataclasses.asdict(agent_plan(job(), 0, 1, seed=1))
-    assert plan["streams"][1]["connection"]["bind"]["password"] == {
-        "env": None,
-        "file": "/etc/password",
-    }
 
 
 @pytest.mark.parametrize(("index", "count"), [(0, 0), (2, 2), (-1, 2)])

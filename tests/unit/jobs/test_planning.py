@@ -36,29 +36,31 @@ def plan_of_job(text: str) -> RunPlan:
     return run_plan(load_job_text(text, file="job.yaml", base=None))
 
 
-def planned(stream: str) -> PlannedStream:
-    text = JOB + "\n".join(f"  {line}" for line in stream.strip().splitlines())
-    plan = plan_of_job(text)
+def planned(
+    load: str = "{clients: 3}",
+    operations: str = "[{search: {base: dc=com}}]",
+    *more: str,
+) -> PlannedStream:
+    """The plan of one stream, read again as it is stored."""
+    lines = ["- name: load", "  target: replica", f"  load: {load}"]
+    lines += [f"  operations: {operations}", *(f"  {line}" for line in more)]
+    plan = plan_of_job(JOB + "".join(f"  {line}\n" for line in lines))
     assert plan_of(json.loads(json.dumps(plan_document(plan)))) == plan
-    (one,) = plan.streams
-    return one
+    (stream,) = plan.streams
+    return stream
 
 
 def test_a_closed_stream() -> None:
+    search = "{base: dc=com, filter: (uid=a), size_limit: 20}"
     assert planned(
-        """
-- name: readers
-  target: replica
-  load: {clients: 3}
-  count: 1000
-  start_after: 2s
-  stop_after: 8s
-  operations:
-    - search: {base: "dc=example,dc=com", filter: "(uid=a)"}
-      expect: [success, noSuchObject]
-"""
+        "{clients: 3, think_time: 5ms}",
+        f"[{{search: {search}, expect: [success, noSuchObject]}}]",
+        "count: 1000",
+        "start_after: 2s",
+        "stop_after: 8s",
+        "connection: {reconnect_every: 1}",
     ) == PlannedStream(
-        name="readers",
+        name="load",
         target="replica",
         uris=("ldap://ds2.example.com", "ldap://ds3.example.com"),
         identity="anonymous",
@@ -66,6 +68,8 @@ def test_a_closed_stream() -> None:
         model="closed",
         clients=3,
         connections=3,
+        think_time_ns=5_000_000,
+        reconnect_operations=1,
         count=1000,
         start_ns=2 * S,
         end_ns=8 * S,
@@ -73,42 +77,12 @@ def test_a_closed_stream() -> None:
             PlannedOperation(
                 name="search",
                 kind="search",
-                about="(uid=a) at and below dc=example,dc=com",
+                about="(uid=a) at and below dc=com",
+                size_limit=20,
                 expected_codes=(32,),
             ),
         ),
     )
-
-
-def test_it_has_the_size_limit_of_a_search() -> None:
-    one = planned(
-        """
-- name: readers
-  target: replica
-  load: {clients: 3}
-  operations: [{search: {base: dc=com, size_limit: 20}}]
-"""
-    )
-    assert one.operations[0].size_limit == 20
-
-
-def test_it_has_the_texts_of_variables_and_what_clients_do_besides() -> None:
-    one = planned(
-        """
-- name: readers
-  target: replica
-  load: {clients: 3, think_time: 5ms}
-  connection: {reconnect_every: 1}
-  operations:
-    - search: {base: dc=com, scope: one, filter: "(uid=[n])"}
-      let: {n: "[0-4999%0000]"}
-"""
-    )
-    assert one.operations[0].about == (
-        "(uid=[n]) one level below dc=com, n = [0-4999%0000]"
-    )
-    assert (one.think_time_ns, one.reconnect_operations) == (5_000_000, 1)
-    assert one.reconnect_ns == 0
 
 
 def test_it_says_what_each_operation_is_about() -> None:
@@ -116,27 +90,20 @@ def test_it_says_what_each_operation_is_about() -> None:
     operations = {
         "search: {base: '', scope: base, attributes: [cn, sn]}": "(objectClass=*) at "
         "the root DSE, attributes cn sn",
-        "search: {base: dc=com, scope: one}": "(objectClass=*) one level below dc=com",
+        "let: {n: '[0-4999%0000]'}, search: {base: dc=com, scope: one, filter: "
+        "'(uid=[n])'}": "(uid=[n]) one level below dc=com, n = [0-4999%0000]",
         "add: {template: person.template, under: dc=com}": "entries of person.template "
         "under dc=com",
         f"modify: {{dn: '{dn}', replace: {{sn: a}}, add: {{l: b, cn: c}}}}": f"{dn}: "
         "replace sn, add l cn",
-        "delete: {of: add}": "entries of add",
+        "delete: {of: o2}": "entries of o2",
         f"bind: {{dn: '{dn}', password: a}}": dn,
         "bind: {anonymous: true}": "anonymous",
         "extended: {who_am_i: true}": "",
     }
-    for text, about in operations.items():
-        before = "" if "of: add" not in text else "{add: {dn: cn=a, entry: {sn: a}}}, "
-        one = planned(
-            f"""
-- name: writers
-  target: supplier
-  load: {{clients: 2}}
-  operations: [{before}{{{text}}}]
-"""
-        )
-        assert one.operations[-1].about == about
+    items = (f"{{name: o{n}, {text}}}" for n, text in enumerate(operations))
+    stream = planned(operations=f"[{', '.join(items)}]")
+    assert [one.about for one in stream.operations] == list(operations.values())
 
 
 @pytest.mark.parametrize(
@@ -172,49 +139,20 @@ streams:
 
 
 def test_a_rate_is_that_of_the_measure_phase() -> None:
-    steady = planned(
-        """
-- name: writers
-  target: supplier
-  load: {rate: 150/s, connections: 4}
-  operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
-"""
-    )
+    steady = planned("{rate: 150/s, connections: 4}")
     assert (steady.rate_per_s, steady.peak_rate_per_s) == (150, 150)
     assert (steady.clients, steady.connections) == (None, 4)
     # 5 s at 100/s, then 5 s from 100/s to 300/s: 200/s
-    staged = planned(
-        """
-- name: writers
-  target: supplier
-  load: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]}
-  operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
-"""
-    )
+    staged = planned("{stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]}")
     assert (staged.rate_per_s, staged.peak_rate_per_s) == (150, 300)
     # of a ramp that the measure phase cuts, what it reaches: 100/s + 200/s * 5/8
-    cut = planned(
-        """
-- name: writers
-  target: supplier
-  load: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 8s}]}
-  operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
-"""
-    )
+    cut = planned("{stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 8s}]}")
     assert cut.peak_rate_per_s == 225
 
 
-def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
+def due(load: str, start_s: int, end_s: int, *more: str) -> float | None:
     """Arrivals by the stored plan; ramp_up and warm_up take 1 s each, then 10 s."""
-    stream = planned(
-        f"""
-- name: writers
-  target: supplier
-  load: {load}
-  operations: [{{delete: {{dn: "uid=a,dc=example,dc=com"}}}}]
-{more}
-"""
-    )
+    stream = planned(load, "[{search: {base: dc=com}}]", *more)
     return stream.arrivals_due(start_s * S, end_s * S)
 
 
@@ -224,7 +162,8 @@ def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
         ("rate: 150/s", 75, 1500),
         ("rate: 150/s, arrivals: poisson, connections: 1", 75, 1500),
         ("stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]", 50, 1500),
-        # the last rate holds
+        # the first ramp begins at zero, and the last rate holds
+        ("stages: [{ramp_to: 300/s, for: 5s}]", 0, 750 + 1500),
         ("stages: [{rate: 100/s, for: 2s}, {rate: 0/s, for: 1s}]", 50, 200),
         # 200 + 100 sin: whole turns have the mean, half a turn 100 T / pi more
         (
@@ -252,13 +191,13 @@ def test_planned_arrivals_are_those_of_the_rate(
 
 def test_planned_arrivals_end_with_their_stream() -> None:
     steady = "{rate: 100/s}"
-    span = "  start_after: 3s\n  stop_after: 8s"
-    assert due(steady, 0, 12, span) == pytest.approx(500)
-    assert due(steady, 3, 4, span) == pytest.approx(100)
+    span = ("start_after: 3s", "stop_after: 8s")
+    assert due(steady, 0, 12, *span) == pytest.approx(500)
+    assert due(steady, 3, 4, *span) == pytest.approx(100)
     # 50 and 100 before the measure phase, then 250 of the count
-    assert due(steady, 0, 12, "  count: 400") == pytest.approx(400)
-    assert due(steady, 2, 12, "  count: 400") == pytest.approx(250)
-    assert due(steady, 6, 12, "  count: 400") == 0
+    assert due(steady, 0, 12, "count: 400") == pytest.approx(400)
+    assert due(steady, 2, 12, "count: 400") == pytest.approx(250)
+    assert due(steady, 6, 12, "count: 400") == 0
 
 
 def test_nothing_is_planned_where_no_rate_says_so() -> None:
@@ -266,19 +205,11 @@ def test_nothing_is_planned_where_no_rate_says_so() -> None:
 
 
 def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
-    operations = planned(
-        """
-- name: sessions
-  target: supplier
-  load: {clients: 2}
-  operations:
-    - name: login
-      sequence:
-        - {bind: {dn: "uid=a,dc=example,dc=com", password: secret}, repeat: 3}
-        - search: {base: "dc=example,dc=com", filter: "(uid=*)", page_size: 100}
-        - unbind: {}
-"""
-    ).operations
+    steps = """[
+      {bind: {dn: "uid=a,dc=com", password: secret}, repeat: 3},
+      {search: {base: "dc=com", filter: "(uid=*)", page_size: 100}},
+      {unbind: {}}]"""
+    operations = planned(operations=f"[{{sequence: {steps}}}]").operations
     assert [one.kind for one in operations] == ["bind", "search", "unbind"]
     assert [one.is_first for one in operations] == [True, False, False]
     assert [one.per_session for one in operations] == [3, 1, 1]
@@ -287,14 +218,7 @@ def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
 
 def test_requests_as_somebody_else_are_in_the_plan() -> None:
     operations = "[{bind: {dn: cn=a, password: x}}, {search: {base: ''}}]"
-    mixed = planned(
-        f"""
-- name: mixed
-  target: supplier
-  load: {{clients: 2}}
-  operations: {operations}
-"""
-    )
+    mixed = planned(operations=operations)
     assert mixed.identity_change.startswith("'search' runs as the user whose 'bind'")
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
 from hypothesis import given
@@ -52,29 +51,6 @@ def integral(segment: Segment, end_ns: float, steps: int = 2_000) -> float:
     """Of the rate, by the midpoint rule."""
     width = end_ns / steps
     return width * sum(segment.rate_at((i + 0.5) * width) for i in range(steps))
-
-
-@pytest.mark.parametrize(
-    ("segment", "arrivals"),
-    [
-        (hold(500 * PER_S, 10 * NS_PER_S), 5_000),
-        # the triangle under a ramp: 100/s * 10 s / 2
-        (ramp(0, 100 * PER_S, 10 * NS_PER_S), 500),
-        # the trapezium: (100 + 300) / 2 * 10
-        (ramp(100 * PER_S, 300 * PER_S, 10 * NS_PER_S), 2_000),
-        # whole turns: the mean alone
-        (sine(300 * PER_S, 200 * PER_S, 5 * NS_PER_S, 10 * NS_PER_S), 3_000),
-        # half a turn of period 10 s: 300 * 5 + 200 * 10 / pi
-        (
-            sine(300 * PER_S, 200 * PER_S, 10 * NS_PER_S, 5 * NS_PER_S),
-            1_500 + 2_000 / math.pi,
-        ),
-    ],
-)
-def test_arrivals_of_a_segment_are_the_area_under_its_rate(
-    segment: Segment, arrivals: float
-) -> None:
-    assert segment.arrivals_by(segment.duration_ns) == pytest.approx(arrivals)
 
 
 @given(segment=segments, share=st.floats(0, 1))

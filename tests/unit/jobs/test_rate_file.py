@@ -24,13 +24,6 @@ def per_s(rate: float) -> StageRate:
     return StageRate(Fraction(str(rate)) / NS_PER_S)
 
 
-def fault_of(text: str) -> str:
-    with pytest.raises(Fault) as caught:
-        parse_rate_file(text, "rates")
-    assert caught.value.hint or caught.value.reason
-    return caught.value.reason
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -60,7 +53,6 @@ def test_a_rate_of_a_file_may_be_a_multiple() -> None:
         ("", "'rates': expected rows of time and rate, got none"),
         ("time,rate\n", "'rates': expected rows of time and rate, got none"),
         ("5,100\n", "'rates': expected the first time to be 0, got 5s"),
-        ("0,1\n0,2\n", "'rates' line 2: expected times that rise, got '0' after a"),
         ("0,1\n1\n", "'rates' line 2: expected a time and a rate, got '1'"),
         ("0,1\n1,x\n", "'rates' line 2: expected a rate such as"),
         ("0,1\n1 parsec,2\n", "'rates' line 2: expected a duration"),
@@ -68,7 +60,9 @@ def test_a_rate_of_a_file_may_be_a_multiple() -> None:
     ],
 )
 def test_fault_of_a_file_names_its_line(text: str, reason: str) -> None:
-    assert fault_of(text).startswith(reason)
+    with pytest.raises(Fault) as caught:
+        parse_rate_file(text, "rates")
+    assert caught.value.reason.startswith(reason)
 
 
 @given(st.text(max_size=80))

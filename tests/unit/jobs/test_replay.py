@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import io
 import random
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,6 @@ from ldapslam.jobs.replay.trace import (
     Requests,
     Skipped,
     schedule,
-    write_trace,
 )
 from ldapslam.jobs.sampling import sample_plans
 
@@ -337,20 +334,6 @@ def test_sessions_that_do_not_overlap_take_turns_on_a_connection() -> None:
     ]
 
 
-def test_sessions_that_overlap_have_a_connection_each() -> None:
-    sessions = [session(n * MS, [search(n * MS)], 10 * S) for n in range(7)]
-    made = schedule(log_of(*sessions), Pace(0, 100 * S), requests())
-    assert len(made.connections) == 7
-
-
-@pytest.mark.parametrize(("speed", "last"), [(1.0, 9), (10.0, 0.9), (0.5, 18)])
-def test_speed_scales_all_times(speed: float, last: float) -> None:
-    operations = [search(n * S) for n in range(10)]
-    made = schedule(log_of(session(0, operations)), Pace(S, 100 * S, speed), requests())
-    last_ns = max(one[-1].due_ns for one in made.connections if one)
-    assert last_ns == S + round(last * S)
-
-
 def test_what_is_skipped_and_what_is_beyond_the_run_are_counted() -> None:
     operations = [search(n * S) for n in range(10)]
     pace = Pace(0, 5 * S, 1.0, skip_ns=2 * S)
@@ -369,44 +352,6 @@ def test_too_few_connections_are_told_with_the_number_needed() -> None:
     ) as caught:
         prepare("log", trace(), log, Pace(0, 20 * S), connections=6, seed=1)
     assert caught.value.hint == "--set streams.log.load.trace.connections=7"
-
-
-def test_the_agents_traces_have_every_request_once() -> None:
-    sessions = [
-        session(
-            n * 300 * MS,
-            [search(n * 300 * MS + k * MS, f"(uid={n}.{k})") for k in range(9)],
-            n * 300 * MS + S,
-        )
-        for n in range(40)
-    ]
-    made = schedule(log_of(*sessions), Pace(0, 100 * S), requests())
-    found: list[bytes] = []
-    for agent in range(3):
-        stream = io.BytesIO()
-        write_trace(made, stream, first_connection=agent, stride=3)
-        found += _bodies(stream.getvalue())
-    expected = [one.body for listed in made.connections for one in listed]
-    assert sorted(found) == sorted(expected)
-    assert len(expected) == made.total + 40
-
-
-def _bodies(content: bytes) -> list[bytes]:
-    magic, count, _, _ = struct.unpack_from("<8sQQQ", content)
-    assert magic == b"SLT1\0\0\0\0"
-    bodies, offset, before = [], 32, 0
-    for _ in range(count):
-        due_ns, following, _, _, operation, length, _ = struct.unpack_from(
-            "<QQQIIII", content, offset
-        )
-        assert due_ns >= before
-        assert operation < len(KINDS)
-        assert following == 0 or following > offset
-        before = due_ns
-        bodies.append(content[offset + 40 : offset + 40 + length])
-        offset += 40 + (length + 7) // 8 * 8
-    assert offset == len(content)
-    return bodies
 
 
 # -- in a job
@@ -441,6 +386,7 @@ def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
     again = load_job_text(job.canonical_text(), file="job", base=None)
     assert again == job
     assert job.named_files() == ("slapd.log",)
+    assert list(sample_plans(job, 10)) == []
 
 
 LOG = Path(__file__).parent / "replay_logs/slapd-2.5.log"
@@ -475,11 +421,6 @@ def test_a_log_that_cannot_be_read_is_a_fault_of_its_trace() -> None:
     text = JOB.format(speed="1x").replace("        connections: 7\n", "")
     with pytest.raises(JobErrors, match="expected a log of OpenLDAP"):
         load_job_text(text, file="job", base=None, files={"slapd.log": Path(__file__)})
-
-
-def test_a_trace_is_not_sampled() -> None:
-    job = load_job_text(JOB.format(speed="1x"), file="job", base=None)
-    assert list(sample_plans(job, 10)) == []
 
 
 def test_as_fast_as_possible_is_a_closed_loop() -> None:

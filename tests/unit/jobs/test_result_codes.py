@@ -39,21 +39,10 @@ def test_notation_of_a_code_is_that_code(code: int) -> None:
     assert CODES.validate_python(CODES.dump_python(code)) == code
 
 
-@pytest.mark.parametrize(
-    ("given", "hint"),
-    [
-        ("nosuchobject", "did you mean 'noSuchObject'?"),
-        (-1, "such as noSuchObject or 32"),
-        (True, "such as noSuchObject or 32"),
-        (None, "such as noSuchObject or 32"),
-    ],
-)
-def test_what_is_no_code_is_a_fault(given: Any, hint: str) -> None:
-    with pytest.raises(ValidationError) as caught:
+@pytest.mark.parametrize("given", ["nosuchobject", -1, True, None])
+def test_what_is_no_code_is_a_fault(given: Any) -> None:
+    with pytest.raises(ValidationError, match="expected a result code, got "):
         CODES.validate_python(given)
-    fault = caught.value.errors()[0]["ctx"]["error"]
-    assert fault.reason.startswith("expected a result code, got ")
-    assert fault.hint == hint
 
 
 def test_names_are_those_that_libldap_knows() -> None:

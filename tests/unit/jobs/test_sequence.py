@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job_text
@@ -14,28 +13,20 @@ from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import StreamPlan, agent_plan
 from ldapslam.jobs.requests.template import UNIQUE, VARIABLE
 from ldapslam.jobs.scripts import ScriptPlan
+from support.fleet import job_text
 
 BASE = {"base": "dc=com"}
 
 
 def job_of(*streams: dict[str, Any]) -> Job:
-    content = {
-        "name": "test",
-        "targets": {"directory": "ldap://ds1"},
-        "run": {"duration": "10s"},
-        "streams": [
-            {
-                "name": f"stream{number}",
-                "target": "directory",
-                "load": {"clients": 4},
-                **stream,
-            }
+    common = {"target": "replica", "load": {"clients": 4}}
+    text = job_text(
+        streams=[
+            {"name": f"stream{number}", **common, **stream}
             for number, stream in enumerate(streams)
-        ],
-    }
-    return load_job_text(
-        yaml.safe_dump(content, sort_keys=False), file="job.yaml", base=None
+        ]
     )
+    return load_job_text(text, file="job", base=None)
 
 
 def stream_of(*operations: Any, **stream: Any) -> Stream:
@@ -133,30 +124,6 @@ def test_each_session_has_variables_of_its_own() -> None:
     plan = plan_of({"sequence": [step]}, {**step, "name": "other"})
     assert used_variables(plan, "search") == used_variables(plan, "other") == [0]
     assert plan.variables == 1
-
-
-def test_name_is_unknown_before_it_is_made() -> None:
-    faults = faults_of(
-        {
-            "sequence": [
-                {"search": {**BASE, "filter": "(cn=[who])"}},
-                {"name": "find", "search": BASE, "capture": {"who": "dn"}},
-            ]
-        }
-    )
-    (fault,) = faults
-    assert fault.startswith(
-        "streams[0].operations[0].sequence[0].search.filter: "
-        "unknown pattern or name 'who'"
-    )
-
-
-def test_name_of_one_session_is_unknown_in_another() -> None:
-    (fault,) = faults_of(
-        {"sequence": [{"search": BASE, "capture": {"who": "dn"}}]},
-        {"delete": {"dn": "[who]"}},
-    )
-    assert fault.startswith("streams[0].operations[1].delete.dn: ")
 
 
 def test_expected_codes_are_apart_from_successes() -> None:
@@ -294,13 +261,3 @@ def test_requests_as_somebody_else_are_found(
 ) -> None:
     job = job_of({"operations": operations, **stream})
     assert bool(job.identity_change(job.streams[0])) is is_changed
-
-
-def test_the_bind_and_what_it_changes_are_named() -> None:
-    job = job_of(
-        {"operations": [{**USER, "name": "login"}, {**SEARCH, "name": "find"}]}
-    )
-    assert job.identity_change(job.streams[0]) == (
-        "'find' runs as the user whose 'login' was before it on its connection, not as "
-        "the stream's own identity"
-    )

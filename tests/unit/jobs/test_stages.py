@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.base.errors import JobErrors
 from ldapslam.base.secrets import SecretRef
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import BindSettings
-from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
+from ldapslam.jobs.plan import agent_plan, stream_profile
 from ldapslam.jobs.rates.profile import (
-    FOREVER_NS,
     Profile,
     arrivals_by,
     hold,
@@ -57,13 +54,6 @@ def profile_of(load: str, *overrides: str, files: Any = None) -> Profile:
     return stream_profile(job.run, job.streams[0])
 
 
-def test_one_rate_rises_and_holds() -> None:
-    assert profile_of("{rate: 100/s}") == (
-        ramp(0, 100 / S, 2 * S),
-        hold(100 / S, FOREVER_NS),
-    )
-
-
 def test_stages_follow_one_another_over_the_measure_phase() -> None:
     stages = (
         "{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}, "
@@ -78,12 +68,6 @@ def test_stages_follow_one_another_over_the_measure_phase() -> None:
     )
     # two and a half swings end where they began; the last rate holds
     assert rate_at(profile, 26 * S) == pytest.approx(200 / S)
-
-
-def test_first_ramp_begins_at_zero() -> None:
-    profile = profile_of("{stages: [{ramp_to: 10/s, for: 20s}]}")
-    assert arrivals_by(profile, 5 * S) == 0
-    assert arrivals_by(profile, 25 * S) == pytest.approx(100)
 
 
 def test_multiples_are_of_the_rate() -> None:
@@ -111,15 +95,6 @@ def test_table_is_of_steps_or_of_straight_lines(shape: str, arrivals: int) -> No
     assert rate_at(profile, 60 * S) == pytest.approx(300 / S)
 
 
-def test_file_of_rates_is_found_beside_the_job(tmp_path: Path) -> None:
-    (tmp_path / "rates.csv").write_text("0,7\n")
-    path = tmp_path / "job.yaml"
-    path.write_text(TEXT.replace("rate: 100/s", "stages: {file: rates.csv}"))
-    job = load_job(path)
-    assert job.named_files() == ("rates.csv",)
-    assert rate_at(stream_profile(job.run, job.streams[0]), 9 * S) == 7 / S
-
-
 def test_job_whose_files_are_not_looked_into_still_loads() -> None:
     job = job_of("{stages: {file: rates.csv}}")
     (stream,) = job.streams
@@ -127,29 +102,6 @@ def test_job_whose_files_are_not_looked_into_still_loads() -> None:
     assert not stream.load.is_known
     assert job.named_files() == ("rates.csv",)
     assert load_job_text(job.canonical_text(), file="job", base=None) == job
-
-
-def test_file_of_multiples_needs_a_rate() -> None:
-    with pytest.raises(JobErrors, match="multiples of `rate`, which is not given"):
-        job_of("{stages: {file: r}}", files={"r": b"0,0.5x\n"})
-
-
-def test_stages_of_a_stream_that_starts_late_begin_with_it() -> None:
-    profile = profile_of(
-        "{stages: [{rate: 10/s, for: 5s}, {rate: 20/s, for: 1s}]}",
-        "streams.load.start_after=8s",
-        "streams.load.stop_after=20s",
-    )
-    assert arrivals_by(profile, 8 * S) == 0
-    assert arrivals_by(profile, 13 * S) == pytest.approx(50)
-    assert arrivals_by(profile, 60 * S) == pytest.approx(50 + 7 * 20)
-
-
-def test_planned_arrivals_are_those_of_the_measure_phase() -> None:
-    job = job_of("{rate: 100/s}")
-    assert planned_arrivals(job.run, job.streams[0], 5 * S, 25 * S) == pytest.approx(
-        2000
-    )
 
 
 def test_backlog_by_time_is_of_the_highest_rate() -> None:

@@ -151,12 +151,6 @@ def test_certain_and_impossible_parts_are_folded_away() -> None:
     assert fold([OptionalGroup(1, (b"a", b"b"))]) == (OptionalGroup(1, (b"ab",)),)
 
 
-def test_weighted_list_keeps_its_texts_and_weights() -> None:
-    source = choice([(b"a", 3), (b"", 1)])
-    assert source.choices == ((b"a", 3), (b"", 1))
-    assert source.max_bytes == 1
-
-
 @pytest.mark.parametrize(
     ("choices", "reason"),
     [

@@ -137,10 +137,17 @@ def test_a_threshold_is_about_figures(
         ("a.*.elapsed < 2m", 3_250_000.0, "3.250s"),
         ("a.b.response_time.p99 < 500us", 68.0, "68.000us"),
         ("a.b.response_time.p99 <= 1s for 10s", 68.0, "0.000068s"),
+        ("host(db).cpu < 80%", 0.123456, "12.35%"),
+        ("process(db).cpu_per_operation < 200us", 0.000116, "116.000us"),
+        ("directory(db).threads.max >= 5/s", 1234.5, "1,234.5/s"),
+        ("process(db).memory_resident < 2GiB", 3 << 20, "3 MiB"),
+        ("host(db).network_sent < 10MB/s", 3 << 20, "3 MiB/s"),
+        ("server.modify_dn.per_sent <= 1.01", 1.5, "1.5"),
+        ("replication.after < 30s", 2.5, "2.500s"),
     ],
 )
 def test_value_is_shown_with_its_unit(text: str, value: float, shown: str) -> None:
-    assert parse_threshold(text).format(value) == shown
+    assert parse_criterion(text).format(value) == shown
 
 
 def test_value_that_is_missing_is_said_to_be() -> None:
@@ -209,15 +216,8 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("a.b.c.p99 < 1ms", "unknown metric 'c'"),
         ("share < 1%", "'share' does not name"),
         ("", "it has no comparison"),
-        ("a.b.errors 1%", "it has no comparison"),
         ("a.b.errors = 1%", "unknown comparison '='"),
-        ("a.b.errors == 1%", "unknown comparison '=='"),
-        ("a.b < 1%", "'a.b' does not name a stream, operation and metric"),
-        ("a.b.latency.p99 < 1ms", "unknown metric 'latency'"),
-        ("a.b.response_time < 1ms", "response_time needs one statistic"),
         ("a.b.response_time.p99.5 < 1ms", "unknown statistic 'p99_5'"),
-        ("a.b.response_time.p98 < 1ms", "unknown statistic 'p98'"),
-        ("a.b.errors.p99 < 1%", "errors has no statistic 'p99'"),
         ("a*.b.errors < 1%", "'a*' is not a name"),
         ("a.b.elapsed < 1s", "elapsed is a metric of the stream, not of 'b'"),
         ("a.*.elapsed.p99 < 1s", "elapsed has no statistic 'p99'"),
@@ -225,7 +225,6 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("a.b.tls_time.p99 < 1s", "tls_time is a metric of the stream"),
         ("a.b.errors < 1ms", "expected a percentage such as '98%', got '1ms'"),
         ("a.b.throughput > 5", "expected a rate such as '500/s' or '10k/s', got '5'"),
-        ("a.b.response_time.p99 < ", "expected a duration such as"),
         ("a.b.errors < 1% and more", "expected a percentage"),
         ("search.p99 < 5ms, abort", "'abort' needs a time"),
         ("search.p99 < 5ms for ever", "expected a duration"),
@@ -263,68 +262,43 @@ def test_broken_threshold_says_what_is_wrong(text: str, problem: str) -> None:
     assert caught.value.hint
 
 
+PER_ENTRY = "entry_cache_hits[cn=a b,o=c]"
+
+
 @pytest.mark.parametrize(
-    ("text", "of", "limit", "unit", "value", "shown"),
+    ("text", "of", "limit"),
     [
-        (
-            "host(db).cpu < 80%",
-            MonitorReading("host", "db", "cpu", "mean"),
-            0.8,
-            "1",
-            0.123456,
-            "12.35%",
-        ),
+        ("host(db).cpu < 80%", MonitorReading("host", "db", "cpu", "mean"), 0.8),
         (
             "process(db).cpu_per_operation < 200us",
             MonitorReading("process", "db", "cpu_per_operation", "mean"),
             0.0002,
-            "s",
-            0.000116,
-            "116.000us",
         ),
         (
-            "directory(db).entry_cache_hits[cn=a b,o=c].max >= 5/s",
-            MonitorReading("directory", "db", "entry_cache_hits[cn=a b,o=c]", "max"),
+            f"directory(db).{PER_ENTRY}.max >= 5/s",
+            MonitorReading("directory", "db", PER_ENTRY, "max"),
             5.0,
-            "per_s",
-            1234.5,
-            "1,234.5/s",
         ),
         (
             "process(db).memory_resident < 2GiB",
             MonitorReading("process", "db", "memory_resident", "mean"),
             2.0 * 1024**3,
-            "bytes",
-            3 << 20,
-            "3 MiB",
         ),
         (
             "host(db).network_sent < 10MB/s",
             MonitorReading("host", "db", "network_sent", "mean"),
             1e7,
-            "bytes_per_s",
-            3 << 20,
-            "3 MiB/s",
         ),
-        (
-            "server.modify_dn.per_sent <= 1.01",
-            CountedRequests("modify_dn"),
-            1.01,
-            "1",
-            1.5,
-            "1.5",
-        ),
-        ("replication.after < 30s", Convergence(), 30.0, "s", 2.5, "2.500s"),
+        ("server.modify_dn.per_sent <= 1.01", CountedRequests("modify_dn"), 1.01),
+        ("replication.after < 30s", Convergence(), 30.0),
     ],
 )
 def test_a_threshold_may_be_about_servers(
-    text: str, of: ServerFigure, limit: float, unit: str, value: float, shown: str
+    text: str, of: ServerFigure, limit: float
 ) -> None:
     threshold = parse_server_threshold(f" {text} ")
-    assert threshold.expression == text
-    assert (threshold.figure, threshold.unit) == (of, unit)
+    assert (threshold.expression, threshold.figure) == (text, of)
     assert threshold.limit == pytest.approx(limit)
-    assert threshold.format(value) == shown
 
 
 @pytest.mark.parametrize("statistic", ["", ".mean"])

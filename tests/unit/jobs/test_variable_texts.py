@@ -57,45 +57,52 @@ def bounds_of(*lets: tuple[int, tuple[Node, ...]]) -> list[list[int]]:
     ]
 
 
-def test_text_alone_may_be_as_long_as_a_variable() -> None:
-    assert bounds_of((1, (variable(0),))) == [[MAX_VARIABLE_BYTES]]
+@pytest.mark.parametrize(
+    ("lets", "bounds"),
+    [
+        pytest.param([(variable(0),)], [[MAX_VARIABLE_BYTES]], id="alone"),
+        pytest.param(
+            [
+                (letters(10), b"-", letters(5)),
+                (b"cn=", variable(0), b",", variable(7)),
+            ],
+            [[], [16, MAX_VARIABLE_BYTES - 4 - 16]],
+            id="made before, of a known length",
+        ),
+        pytest.param(
+            [(b"cn=", variable(0, escaped=True))],
+            [[(MAX_VARIABLE_BYTES - 3) // 3]],
+            id="three times as long with its escapes",
+        ),
+        pytest.param(
+            [(letters(44), variable(1), ValueSource(PARENT, lo=2))],
+            [[1000, 1000]],
+            id="captured ones share what is left",
+        ),
+        pytest.param(
+            [(ValueSource(FILE_RANDOM, data=b"names.txt"),), (variable(0), b"x")],
+            [[], [MAX_VARIABLE_BYTES - 1]],
+            id="a line of a file",
+        ),
+    ],
+)
+def test_texts_are_bounded_by_what_is_left(
+    lets: list[tuple[Node, ...]], bounds: list[list[int]]
+) -> None:
+    assert bounds_of(*enumerate(lets)) == bounds
 
 
-def test_text_that_was_made_before_has_the_length_that_is_known() -> None:
-    made = (0, (letters(10), b"-", letters(5)))
-    assert bounds_of(made, (1, (b"cn=", variable(0), b",", variable(7)))) == [
-        [],
-        [16, MAX_VARIABLE_BYTES - 4 - 16],
-    ]
-
-
-def test_escapes_may_make_a_text_three_times_as_long() -> None:
-    assert bounds_of((1, (b"cn=", variable(0, escaped=True)))) == [
-        [(MAX_VARIABLE_BYTES - 3) // 3]
-    ]
-
-
-def test_captured_texts_share_what_is_left() -> None:
-    parts = (letters(44), variable(0), ValueSource(PARENT, lo=1))
-    assert bounds_of((2, parts)) == [[1000, 1000]]
-
-
-def test_line_of_a_file_has_no_known_length() -> None:
-    line = (0, (ValueSource(FILE_RANDOM, data=b"names.txt"),))
-    assert bounds_of(line, (1, (variable(0), b"x"))) == [
-        [],
-        [MAX_VARIABLE_BYTES - 1],
-    ]
-
-
-def test_text_that_is_too_long_however_short_the_others_are_is_a_fault() -> None:
-    with pytest.raises(Fault, match="at most 2044 bytes, got up to 4000"):
-        bounds_of((0, (letters(2000),)), (1, (variable(0), variable(0))))
-
-
-def test_text_that_leaves_no_room_for_a_captured_one_is_a_fault() -> None:
+@pytest.mark.parametrize(
+    "lets",
+    [
+        [(letters(2000),), (variable(0), variable(0))],
+        [(letters(2043), variable(1), variable(2))],
+    ],
+    ids=["too long however short the others are", "no room for a captured one"],
+)
+def test_text_that_cannot_fit_is_a_fault(lets: list[tuple[Node, ...]]) -> None:
     with pytest.raises(Fault, match="at most 2044 bytes"):
-        bounds_of((0, (letters(2043), variable(0), variable(1))))
+        bounds_of(*enumerate(lets))
 
 
 parts = st.lists(
