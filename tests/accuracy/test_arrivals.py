@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldapslam.agent._engine import Responder
 from support.engine import (
     BACKLOG_WAIT,
     BUSY_LATER,
@@ -32,6 +31,7 @@ from support.engine import (
     open_stream,
     run,
     start,
+    start_responder,
 )
 from support.quiet import Flags, QuietMoments, Times, on_quiet_time, within
 from support.truth import anderson_darling
@@ -61,8 +61,7 @@ class Received:
 
 def received(load: dict[str, Any], duration_s: int, workers: int = 1) -> Received:
     """Each worker carries the load."""
-    server = Responder(record_capacity=2_000_000)
-    server.start()
+    server = start_responder(record_capacity=2_000_000)
     if workers > 1:
         load = {**load, "profile": [*load["profile"], BUSY_LATER]}
     engine = new_engine(
@@ -179,8 +178,7 @@ def test_backlog_wait_does_not_depend_on_the_number_of_workers() -> None:
     times as long."""
     waits_ns = {}
     for workers in (1, 2, 4, 8):
-        server = Responder(delays=[(1, 200 * MS)])
-        server.start()
+        server = start_responder(delays=[(1, 200 * MS)])
         outcome = run(
             open_stream(server.uri, 30, arrivals="poisson", connections=8, in_flight=1),
             duration_ns=20 * S,

@@ -21,6 +21,7 @@ from support.engine import (
     modify,
     nested,
     search,
+    start_responder,
     stream,
     uniform,
     value,
@@ -106,6 +107,10 @@ OPERATIONS = [
 ]
 
 
+def new_responder(seed: int) -> Responder:
+    return start_responder(delays=TWO_PER_CENT_TAIL, seed=seed, record_capacity=200_000)
+
+
 def kind(one: dict[str, Any]) -> str:
     """What the responder counts an operation as."""
     name: str = one["name"]
@@ -114,8 +119,7 @@ def kind(one: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("one", OPERATIONS, ids=[one["name"] for one in OPERATIONS])
 def test_service_time_of_every_operation_is_the_servers(one: dict[str, Any]) -> None:
-    server = Responder(delays=TWO_PER_CENT_TAIL, seed=103, record_capacity=200_000)
-    server.start()
+    server = new_responder(103)
     load = stream(server.uri, connections=8, operations=[one])
     with in_process(load, duration_ns=3 * S, interval_ns=S) as (_, future):
         outcome = future.result()
@@ -129,8 +133,7 @@ def test_service_time_of_every_operation_is_the_servers(one: dict[str, Any]) -> 
 def test_times_of_a_mix_are_told_apart() -> None:
     """All operations on the same connections, 250 us and 12 ms in turn by chance: what
     every operation's own histogram has adds up to what the server has."""
-    server = Responder(delays=TWO_PER_CENT_TAIL, seed=104, record_capacity=200_000)
-    server.start()
+    server = new_responder(104)
     load = stream(server.uri, connections=8, operations=OPERATIONS)
     with in_process(load, duration_ns=4 * S, interval_ns=S) as (_, future):
         outcome = future.result()

@@ -20,7 +20,8 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
-from support.histograms import histogram_of
+from support.engine import start_responder
+from support.truth import above
 
 pytestmark = pytest.mark.accuracy
 
@@ -106,9 +107,7 @@ def drive(
 
 
 def new_responder(delay_ns: int) -> Responder:
-    server = Responder(delays=[(1, delay_ns)], record_capacity=100_000)
-    server.start()
-    return server
+    return start_responder(delays=[(1, delay_ns)], record_capacity=100_000)
 
 
 def test_a_server_that_stands_still_shows_in_response_time_not_in_service_time() -> (
@@ -138,12 +137,6 @@ def test_a_server_that_stands_still_shows_in_response_time_not_in_service_time()
         assert waited == pytest.approx(100 * (1 - share), abs=8)
     assert above(service, S // 2) <= 8
     assert above(outcome.histogram("backlog_wait"), S // 4) > 50
-
-
-def above(histogram: Histogram, value_ns: int) -> int:
-    of_values = histogram_of([value_ns])
-    (first,) = of_values.counts.nonzero()[0]
-    return int(histogram.counts[first:].sum())
 
 
 @pytest.mark.parametrize("arrivals", ["constant", "uniform"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent._engine import Responder
+from support.engine import start_responder
 from support.fleet import FINAL, FleetOfProcesses, job_text
 
 pytestmark = pytest.mark.accuracy
@@ -18,8 +18,7 @@ LIMIT_US = 2000.0
 
 @pytest.mark.usefixtures("real_time")
 def test_agents_start_within_two_milliseconds(fleet: FleetOfProcesses) -> None:
-    server = Responder()
-    server.start()
+    server = start_responder()
     fleet.start(*AGENTS, realtime=True)
     late: list[float] = []
     for _ in range(RUNS):

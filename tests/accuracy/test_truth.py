@@ -15,7 +15,6 @@ import os
 import signal
 import time
 
-import numpy as np
 import pytest
 
 from ldapslam.agent._engine import Responder
@@ -31,10 +30,11 @@ from support.engine import (
     S,
     in_process,
     open_stream,
+    start_responder,
     stream,
 )
-from support.histograms import bucket_index, pack
-from support.truth import assert_same_percentiles, record_of
+from support.histograms import pack
+from support.truth import above, assert_same_percentiles, record_of
 
 pytestmark = pytest.mark.accuracy
 
@@ -48,14 +48,7 @@ SEED = 103
 
 
 def new_responder(delays: list[tuple[int, int]]) -> Responder:
-    server = Responder(delays=delays, seed=SEED, record_capacity=2_000_000)
-    server.start()
-    return server
-
-
-def above(histogram: Histogram, ns: int) -> int:
-    """Values of at least ns, to the precision of the buckets."""
-    return int(histogram.counts[int(bucket_index(np.array([ns // 1000]))[0]) :].sum())
+    return start_responder(delays=delays, seed=SEED, record_capacity=2_000_000)
 
 
 # One request in flight per connection: requests that share a read share a stamp.

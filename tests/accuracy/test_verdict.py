@@ -14,9 +14,9 @@ import numpy as np
 import psutil
 import pytest
 
-from ldapslam.agent._engine import Responder
 from ldapslam.base.errors import ExitCode
 from support.command_line import COMMAND, environment
+from support.engine import start_responder
 
 pytestmark = pytest.mark.accuracy
 
@@ -46,8 +46,7 @@ def engine_process(parent: psutil.Process) -> psutil.Process:
 
 
 def test_engine_stopped_for_300_ms_makes_the_run_invalid(tmp_path: Path) -> None:
-    server = Responder(delays=[(1, 10_000_000)], record_capacity=100_000)
-    server.start()
+    server = start_responder(delays=[(1, 10_000_000)], record_capacity=100_000)
     job = tmp_path / "job.yaml"
     job.write_text(_JOB.format(uri=server.uri, rate=_RATE_PER_S))
     command = [*COMMAND, "run", str(job), "--out", str(tmp_path / "out")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.endurance import AGENTS, WARM_UP, Endurance, run_endurance, spikes
+from support.endurance import WARM_UP, Endurance, run_endurance, spikes
 from support.fleet import FleetOfProcesses
 
 MB = 1_000_000
@@ -49,32 +49,19 @@ def _check(seen: Endurance) -> None:
     assert seen.most_bytes < 300 * MB
 
 
-@pytest.fixture
-def endurance_fleet() -> FleetOfProcesses:
-    return FleetOfProcesses()
-
-
 @pytest.mark.long
 def test_a_run_of_minutes_goes_through_the_whole_pipeline(
-    endurance_fleet: FleetOfProcesses, tmp_path: Path
+    fleet: FleetOfProcesses, tmp_path: Path
 ) -> None:
-    try:
-        seen = run_endurance(endurance_fleet, 300, tmp_path)
-    finally:
-        endurance_fleet.close()
-    _check(seen)
+    _check(run_endurance(fleet, 300, tmp_path))
 
 
 @pytest.mark.long
 def test_twelve_hours_leave_memory_flat_and_a_report_in_time(
-    endurance_fleet: FleetOfProcesses, tmp_path: Path
+    fleet: FleetOfProcesses, tmp_path: Path
 ) -> None:
-    try:
-        seen = run_endurance(endurance_fleet, 43_200, tmp_path)
-    finally:
-        endurance_fleet.close()
+    seen = run_endurance(fleet, 43_200, tmp_path)
     _check(seen)
-    assert len(AGENTS) == 4
     assert seen.slope_bytes < 1 * MB, f"{seen.memory[::10]}"
     assert seen.bytes_per_interval < 9_000
     # reports are kept as they came: quick to take in, and unpacked here

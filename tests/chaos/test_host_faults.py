@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ldapslam.reports.summarise import summarise
-from support.books import check_books, missing
-from support.chaos_fleet import ChaosFleet
+from support.books import check_books, check_ended
+from support.chaos_fleet import AGENTS, ChaosFleet
 from support.counting_ldap import CountingLdap
 from support.fleet import FINAL
 from support.network import in_small_file_system, in_time_namespace, need, refuse
@@ -21,7 +21,6 @@ from support.tallied_engine import tallied_engine
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 
-AGENTS = ("a", "b")
 _STEP_MS = 1500
 _AHEAD_S = 7200
 _MIB = 1 << 20
@@ -43,10 +42,7 @@ def test_agents_whose_monotonic_clocks_differ_start_together(
     chaos.prefixes["a"] = prefix
     chaos.begin(*AGENTS)
     run_id = chaos.submit_load(duration="3s")
-    status = chaos.wait_for(run_id, *FINAL)
-    assert status.state == "finished", status.state_detail
-    books = check_books(chaos, run_id)
-    assert missing(books) == set()
+    books = check_ended(chaos, run_id)
     with chaos.opened_store() as store:
         facts = store.agents(run_id)
     off_us = facts["a"]["clock_offset_us"] - facts["b"]["clock_offset_us"]
@@ -72,10 +68,7 @@ def test_a_wall_clock_that_steps_is_told_of_and_shifts_nothing(
     chaos.wait_for_load(run_id)
     time.sleep(1.0)
     is_stepped.touch()
-    status = chaos.wait_for(run_id, *FINAL)
-    assert status.state == "finished", status.state_detail
-    books = check_books(chaos, run_id)
-    assert missing(books) == set()
+    books = check_ended(chaos, run_id)
     steps_ms = {
         agent: [one.clock_step_ns / 1e6 for one in books.stored[agent].values()]
         for agent in AGENTS

@@ -8,15 +8,12 @@ import time
 import pytest
 
 from ldapslam.reports.summarise import summarise
-from support.books import Books, check_books, missing
-from support.chaos_fleet import ChaosFleet
-from support.fleet import FINAL
+from support.books import check_ended
+from support.chaos_fleet import AGENTS, ChaosFleet
 from support.relay import Relay
 from support.report_relay import FAULTS
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
-
-AGENTS = ("a", "b")
 
 
 @pytest.fixture
@@ -31,16 +28,6 @@ def fleet(chaos: ChaosFleet) -> ChaosFleet:
         "clocks that are known",
     )
     return chaos
-
-
-def finished(fleet: ChaosFleet, run_id: str) -> Books:
-    """The run came to its planned end and lacks nothing."""
-    status = fleet.wait_for(run_id, *FINAL, timeout_s=60.0)
-    assert status.state == "finished", status.state_detail
-    fleet.heal(*AGENTS)
-    books = check_books(fleet, run_id)
-    assert missing(books) == set()
-    return books
 
 
 def clock_bound_ms(fleet: ChaosFleet, run_id: str) -> float:
@@ -62,7 +49,7 @@ def test_messages_that_come_to_take_200_ms_cost_nothing(fleet: ChaosFleet) -> No
     for relay in fleet.relays.values():
         relay.delay_s = 0.2
     run_id = fleet.submit_load(duration="5s")
-    finished(fleet, run_id)
+    check_ended(fleet, run_id)
     assert clock_bound_ms(fleet, run_id) < 100
 
 
@@ -79,10 +66,7 @@ def test_over_a_slow_link_it_is_admitted_how_badly_clocks_are_known(
         chaos.start_agent(name)
     chaos.wait_for_agents(*AGENTS)
     run_id = chaos.submit_load(duration="5s")
-    status = chaos.wait_for(run_id, *FINAL, timeout_s=60.0)
-    assert status.state == "finished", status.state_detail
-    chaos.heal(*AGENTS)
-    assert missing(check_books(chaos, run_id)) == set()
+    check_ended(chaos, run_id)
     assert 200 <= clock_bound_ms(chaos, run_id) < 400
 
 
@@ -90,7 +74,7 @@ def test_over_a_slow_link_it_is_admitted_how_badly_clocks_are_known(
 def test_reports_and_commands_count_once(fleet: ChaosFleet, fault: str) -> None:
     fleet.use_report_relay(1, [fault])
     fleet.wait_for_agents(*AGENTS)
-    finished(fleet, fleet.submit_load(duration="5s"))
+    check_ended(fleet, fleet.submit_load(duration="5s"))
 
 
 def test_all_of_it_at_once(fleet: ChaosFleet) -> None:
@@ -98,7 +82,7 @@ def test_all_of_it_at_once(fleet: ChaosFleet) -> None:
     for relay in fleet.relays.values():
         relay.delay_s = 0.05
     fleet.wait_for_agents(*AGENTS)
-    finished(fleet, fleet.submit_load(duration="8s"))
+    check_ended(fleet, fleet.submit_load(duration="8s"))
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
@@ -110,7 +94,7 @@ def test_a_link_that_works_one_way_only_is_a_silent_one(
     fleet.relays["a"].cut(up=direction == "up", down=direction == "down")
     time.sleep(7.0)
     fleet.relays["a"].mend()
-    finished(fleet, run_id)
+    check_ended(fleet, run_id)
 
 
 def test_connections_that_break_all_the_time_cost_nothing(fleet: ChaosFleet) -> None:
@@ -120,4 +104,4 @@ def test_connections_that_break_all_the_time_cost_nothing(fleet: ChaosFleet) -> 
         for relay in fleet.relays.values():
             relay.reset()
         time.sleep(0.4)
-    finished(fleet, run_id)
+    check_ended(fleet, run_id)

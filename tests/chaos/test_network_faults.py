@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import pytest
 
 from ldapslam.results.histogram import Histogram
-from support.books import Books, check_books, missing
-from support.chaos_fleet import ChaosFleet
+from support.books import Books, check_books, check_ended
+from support.chaos_fleet import AGENTS, ChaosFleet
 from support.counting_ldap import CountingLdap
 from support.fleet import FINAL
 from support.histograms import histograms_of
@@ -25,7 +25,6 @@ from support.network import Network, network_of
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 
-AGENTS = ("a", "b")
 _PORT = 7411
 _SILENT_S = 4.0
 #: The agents' ticks and the coordinator's, and a machine that is busy.
@@ -40,29 +39,22 @@ def network() -> Iterator[Network]:
 @pytest.fixture
 def hosts(chaos: ChaosFleet, network: Network) -> ChaosFleet:
     """The fleet on hosts of its own; the directory is next to the agents."""
+    directory = CountingLdap(chaos.folder, str(chaos.folder / "directory"))
+    return begun(chaos, network, directory)
+
+
+def begun(chaos: ChaosFleet, network: Network, directory: CountingLdap) -> ChaosFleet:
+    """Start the directory, and the fleet on hosts of its own."""
     address = f"{network.address('coordinator')}:{_PORT}"
     for key in ("coordinator", *AGENTS):
         chaos.prefixes[key] = network.command(key)
-    chaos.directory = CountingLdap(chaos.folder, str(chaos.folder / "directory"))
+    chaos.directory = directory
     chaos.directory.start()
     chaos.start_coordinator(also_listen=[address], insecure=True)
     for name in AGENTS:
         chaos.start_agent(name, coordinator=address, insecure=True)
     chaos.wait_for_agents(*AGENTS)
     return chaos
-
-
-def events(fleet: ChaosFleet, run_id: str) -> list[str]:
-    return [event.kind for event in fleet.run(run_id).events]
-
-
-def finished(fleet: ChaosFleet, run_id: str, timeout_s: float = 60.0) -> Books:
-    """The run came to its planned end and lacks nothing."""
-    status = fleet.wait_for(run_id, *FINAL, timeout_s=timeout_s)
-    assert status.state == "finished", status.state_detail
-    books = check_books(fleet, run_id)
-    assert missing(books) == set()
-    return books
 
 
 def test_a_link_cut_for_ten_seconds_costs_nothing(
@@ -72,15 +64,15 @@ def test_a_link_cut_for_ten_seconds_costs_nothing(
     hosts.wait_for_load(run_id)
     network.cut("a")
     cut_s = time.monotonic()
-    hosts.wait_until(lambda: "agent_silent" in events(hosts, run_id), "silence")
+    hosts.wait_until(lambda: "agent_silent" in hosts.events(run_id), "silence")
     assert _SILENT_S - _SLACK_S < time.monotonic() - cut_s < _SILENT_S + _SLACK_S
     time.sleep(cut_s + 10.0 - time.monotonic())
     # it went on measuring, and kept what it could not deliver
     assert hosts.undelivered("a") > 40
     network.mend("a")
-    hosts.wait_until(lambda: "agent_heard" in events(hosts, run_id), "return", 10.0)
-    finished(hosts, run_id)
-    assert events(hosts, run_id) == ["agent_silent", "agent_heard"]
+    hosts.wait_until(lambda: "agent_heard" in hosts.events(run_id), "return", 10.0)
+    check_ended(hosts, run_id)
+    assert hosts.events(run_id) == ["agent_silent", "agent_heard"]
 
 
 def test_a_link_cut_beyond_the_grace_ends_the_load_by_itself(
@@ -91,7 +83,7 @@ def test_a_link_cut_beyond_the_grace_ends_the_load_by_itself(
     network.cut("a")
     cut_s = time.monotonic()
     hosts.wait_until(lambda: hosts.engine("a") is None, "the lease's end", 15.0)
-    hosts.wait_until(lambda: "agent_lost" in events(hosts, run_id), "the loss", 15.0)
+    hosts.wait_until(lambda: "agent_lost" in hosts.events(run_id), "the loss", 15.0)
     # the coordinator gives it up 5 s after the agent has given itself up
     assert 9.0 - _SLACK_S < time.monotonic() - cut_s < 10.0 + _SLACK_S
     status = hosts.wait_for(run_id, *FINAL)
@@ -118,14 +110,14 @@ def test_a_link_that_goes_down_and_up_costs_nothing(
         time.sleep(1.0)
         network.plug("b")
         time.sleep(1.0)
-    finished(hosts, run_id)
+    check_ended(hosts, run_id)
 
 
 def test_lost_packets_cost_nothing(hosts: ChaosFleet, network: Network) -> None:
     for agent in AGENTS:
         network.lose(agent, 5)
     run_id = hosts.submit_load(duration="10s")
-    finished(hosts, run_id)
+    check_ended(hosts, run_id)
     assert all(network.dropped(agent) > 0 for agent in AGENTS)
 
 
@@ -138,17 +130,10 @@ def test_lost_packets_on_the_way_to_the_directory_are_response_time(
         f"{network.address('coordinator')}:1389",
         network.command("coordinator"),
     )
-    chaos.directory = directory
-    directory.start()
-    address = f"{network.address('coordinator')}:{_PORT}"
-    chaos.prefixes = {key: network.command(key) for key in ("coordinator", *AGENTS)}
-    chaos.start_coordinator(also_listen=[address], insecure=True)
-    for name in AGENTS:
-        chaos.start_agent(name, coordinator=address, insecure=True)
-    chaos.wait_for_agents(*AGENTS)
+    begun(chaos, network, directory)
     network.lose("a", 5)
     run_id = chaos.submit_load(duration="10s", rate="400/s")
-    books = finished(chaos, run_id)
+    books = check_ended(chaos, run_id)
     assert network.dropped("a") > 0
     assert worst_ms(books, "a") > 100  # a retransmission takes 200 ms
     assert worst_ms(books, "b") < worst_ms(books, "a")

@@ -14,15 +14,14 @@ import pytest
 
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
-from support.books import Books, check_books, missing
-from support.chaos_fleet import ChaosFleet
+from support.books import check_books, check_ended, missing
+from support.chaos_fleet import AGENTS, ChaosFleet
 from support.fleet import FINAL, job_text
 from support.intervals import stored_intervals
 from support.lab import Lab
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 
-AGENTS = ("a", "b")
 #: What is promised, beyond which a busy machine gets so much.
 _SLACK_S = 1.0
 _GRACE_S = 4.0
@@ -33,18 +32,6 @@ def fleet(chaos: ChaosFleet) -> ChaosFleet:
     """Agents a and b, idle."""
     chaos.begin(*AGENTS)
     return chaos
-
-
-def events(fleet: ChaosFleet, run_id: str) -> list[str]:
-    return [event.kind for event in fleet.run(run_id).events]
-
-
-def ended(fleet: ChaosFleet, run_id: str, *killed: str, state: str = "failed") -> Books:
-    """The run ended in this state, everybody is idle again, and the books balance."""
-    status = fleet.wait_for(run_id, *FINAL, timeout_s=60.0)
-    assert status.state == state, f"{status.state_detail}\n{fleet.logs()}"
-    fleet.heal(*AGENTS)
-    return check_books(fleet, run_id, killed=dict.fromkeys(killed, 0.0))
 
 
 def summary_of(fleet: ChaosFleet, run_id: str) -> Summary:
@@ -73,12 +60,12 @@ def test_an_agent_that_is_killed_is_lost_with_what_it_had_begun(
     killed_s = time.monotonic()
     fleet.kill("a")
     fleet.relays["a"].reset()
-    fleet.wait_until(lambda: "agent_lost" in events(fleet, run_id), "the loss", 6.0)
+    fleet.wait_until(lambda: "agent_lost" in fleet.events(run_id), "the loss", 6.0)
     assert time.monotonic() - killed_s < 5.0 + _SLACK_S
     status = fleet.wait_for(run_id, *FINAL)
     assert "agent 'a' was lost" in status.state_detail
     # its successor on the same spool delivers what it kept
-    books = ended(fleet, run_id, "a")
+    books = check_ended(fleet, run_id, "a", state="failed")
     assert not books.is_complete("a")
     assert books.is_complete("b")
     assert len(books.stored["a"]) >= kept
@@ -90,7 +77,7 @@ def test_with_continue_the_other_agents_go_on(fleet: ChaosFleet) -> None:
     run_id = fleet.submit_load(duration="8s", on_agent_loss="continue")
     fleet.wait_for_load(run_id)
     fleet.kill("a")
-    books = ended(fleet, run_id, "a", state="finished")
+    books = check_ended(fleet, run_id, "a")
     assert {agent for agent, _ in missing(books)} == {"a"}
     assert "intervals_complete" in broken_rules(fleet, run_id)
 
@@ -102,9 +89,9 @@ def test_an_engine_that_is_killed_fails_the_run_at_once(fleet: ChaosFleet) -> No
     assert engine is not None
     killed_s = time.monotonic()
     engine.kill()
-    fleet.wait_until(lambda: "agent_failed" in events(fleet, run_id), "it", 5.0)
+    fleet.wait_until(lambda: "agent_failed" in fleet.events(run_id), "it", 5.0)
     assert time.monotonic() - killed_s < 1.0 + _SLACK_S
-    books = ended(fleet, run_id, "a")
+    books = check_ended(fleet, run_id, "a", state="failed")
     assert "killed by SIGKILL" in books.run.state_detail
     assert books.is_complete("b")
 
@@ -118,7 +105,7 @@ def test_an_agent_that_hangs_does_not_load_beyond_its_lease(fleet: ChaosFleet) -
     fleet.wait_for(run_id, *FINAL, timeout_s=30.0)
     # the others were drained when it was given up
     fleet.send_signal("a", signal.SIGCONT)
-    books = ended(fleet, run_id)
+    books = check_ended(fleet, run_id, state="failed")
     assert all(books.is_complete(agent) for agent in AGENTS)
     assert books.arrived_s["a"][-1] - stopped_s < _GRACE_S + 1.0
     assert "agent 'a' was lost" in books.run.state_detail
@@ -134,13 +121,11 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_restarted(
     time.sleep(3.0)
     fleet.start_coordinator()
     assert fleet.run(queued).state == "queued"
-    books = ended(fleet, run_id, state="finished")
-    assert missing(books) == set()
-    assert "coordinator_restarted" in events(fleet, run_id)
+    books = check_ended(fleet, run_id)
+    assert "coordinator_restarted" in fleet.events(run_id)
     assert len(books.run.manifest["adopted"]) == 1
     assert broken_rules(fleet, run_id) == set()
-    books = ended(fleet, queued, state="finished")
-    assert missing(books) == set()
+    check_ended(fleet, queued)
 
 
 def test_a_coordinator_may_be_killed_again_and_again(fleet: ChaosFleet) -> None:
@@ -150,8 +135,7 @@ def test_a_coordinator_may_be_killed_again_and_again(fleet: ChaosFleet) -> None:
         fleet.kill("coordinator")
         fleet.start_coordinator()
         time.sleep(0.5)
-    books = ended(fleet, run_id, state="finished")
-    assert missing(books) == set()
+    books = check_ended(fleet, run_id)
     assert len(books.run.manifest["adopted"]) == 4
 
 
@@ -167,7 +151,7 @@ def test_a_coordinator_that_is_away_beyond_the_grace_finds_what_was_measured(
     )
     assert time.monotonic() - killed_s < _GRACE_S + 2.0 + _SLACK_S
     fleet.start_coordinator()
-    books = ended(fleet, run_id)
+    books = check_ended(fleet, run_id, state="failed")
     assert all(books.is_complete(agent) for agent in AGENTS)
     for agent in AGENTS:
         last_s = books.arrived_s[agent][-1] - killed_s
@@ -182,8 +166,7 @@ def test_a_coordinator_that_stands_still_for_a_while_loses_nobody(
     fleet.send_signal("coordinator", signal.SIGSTOP)
     time.sleep(6.0)
     fleet.send_signal("coordinator", signal.SIGCONT)
-    books = ended(fleet, run_id, state="finished")
-    assert missing(books) == set()
+    check_ended(fleet, run_id)
 
 
 def test_sigterm_has_an_agent_drain_deliver_and_leave(fleet: ChaosFleet) -> None:
@@ -191,7 +174,7 @@ def test_sigterm_has_an_agent_drain_deliver_and_leave(fleet: ChaosFleet) -> None
     fleet.wait_for_load(run_id)
     assert fleet.end("a") == 0
     assert fleet.undelivered("a") == 0
-    books = ended(fleet, run_id)
+    books = check_ended(fleet, run_id, state="failed")
     assert "agent 'a' ended early" in books.run.state_detail
     assert all(books.is_complete(agent) for agent in AGENTS)
 
@@ -201,7 +184,7 @@ def test_sigterm_has_a_coordinator_cancel_and_drain(fleet: ChaosFleet) -> None:
     fleet.wait_for_load(run_id)
     assert fleet.end("coordinator") == 0
     fleet.start_coordinator()
-    books = ended(fleet, run_id, state="cancelled")
+    books = check_ended(fleet, run_id, state="cancelled")
     assert all(books.is_complete(agent) for agent in AGENTS)
 
 
@@ -212,8 +195,7 @@ def test_a_coordinator_may_leave_its_runs_to_its_successor(chaos: ChaosFleet) ->
     chaos.wait_for_load(run_id)
     assert chaos.end("coordinator") == 0
     chaos.start_coordinator()
-    books = ended(chaos, run_id, state="finished")
-    assert missing(books) == set()
+    check_ended(chaos, run_id)
 
 
 def test_slapd_has_counted_what_is_in_the_store(fleet: ChaosFleet, lab: Lab) -> None:
@@ -253,8 +235,7 @@ def test_a_second_coordinator_is_refused_and_harms_nothing(fleet: ChaosFleet) ->
         assert fleet.wait_for_end("second") != 0
     log = (fleet.folder / "second.log").read_text()
     assert log.count("is in use by a coordinator") == 2
-    books = ended(fleet, run_id, state="finished")
-    assert missing(books) == set()
+    check_ended(fleet, run_id)
 
 
 def test_a_directory_that_is_killed_and_restarted_costs_errors_only(

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import socket
 import ssl
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ldapslam.agent._engine import ConnectError
 from ldapslam.lab.certificates import Authority
-from support.engine import MS, Result, new_engine, run, stream
+from support.engine import MS, Result, connect_error, run, stream
 from support.fake_ldap import (
     AfterSome,
     FakeLdap,
@@ -24,6 +21,8 @@ from support.fake_ldap import (
     message,
     reset,
     result,
+    send_and_stay,
+    tlv,
 )
 
 #: Of no host anywhere (RFC 2606): whoever looks it up finds nothing.
@@ -32,17 +31,9 @@ EXTENDED_RESPONSE = 0x78
 
 
 def named(port: int, addresses: str, **changes: Any) -> dict[str, Any]:
-    """A stream to a host that only its addresses tell where it is."""
+    """Return the arguments of a stream to a host whose name does not resolve."""
     uri = f"{changes.pop('scheme', 'ldap')}://{changes.pop('name', NAME)}:{port}"
-    return stream(uri, addresses=[addresses], connections=2, **changes)
-
-
-def connect_error(settings: dict[str, Any]) -> ConnectError:
-    engine = new_engine([settings])
-    with pytest.raises(ConnectError) as caught:
-        engine.prepare()
-    engine.close()
-    return caught.value
+    return {"uri": uri, "addresses": [addresses], "connections": 2, **changes}
 
 
 def closed_port() -> int:
@@ -60,7 +51,7 @@ def assert_loaded(outcome: Result) -> None:
 )
 def test_a_host_is_where_its_addresses_are_and_is_not_looked_up(addresses: str) -> None:
     with FakeLdap(answer) as server:
-        outcome = run(named(server.port, addresses.format(port=server.port)))
+        outcome = run(stream(**named(server.port, addresses.format(port=server.port))))
     assert_loaded(outcome)
     assert outcome.stream_count("connects") == 2
 
@@ -69,13 +60,13 @@ def test_an_empty_text_leaves_the_name_to_libldap() -> None:
     with FakeLdap(answer) as server:
         outcome = run(stream(server.uri, addresses=[""]))
     assert_loaded(outcome)
-    error = connect_error(named(server.port, ""))
+    error = connect_error(**named(server.port, ""))
     assert error.stage == "connect"
 
 
 def test_lost_connections_come_back_to_the_same_addresses() -> None:
     with FakeLdap(AfterSome(20, reset)) as server:
-        outcome = run(named(server.port, f"127.0.0.1/{server.port}"))
+        outcome = run(stream(**named(server.port, f"127.0.0.1/{server.port}")))
     assert outcome.stream_count("disconnects") > 2
     assert outcome.stream_count("connects") > 2
 
@@ -84,7 +75,7 @@ def test_lost_connections_come_back_to_the_same_addresses() -> None:
     "addresses", ["127.0.0.1/{port}", "nonsense", "127.0.0.1", "/", " ", "x" * 200]
 )
 def test_without_an_address_that_accepts_the_set_up_fails(addresses: str) -> None:
-    error = connect_error(named(389, addresses.format(port=closed_port())))
+    error = connect_error(**named(389, addresses.format(port=closed_port())))
     assert (error.uri, error.stage) == (f"ldap://{NAME}:389", "connect")
     assert "Can't contact LDAP server" in error.detail
 
@@ -95,25 +86,12 @@ def test_a_silent_address_is_given_up_in_time() -> None:
         # one waits to be accepted; the kernel answers nobody else
         with socket.create_connection(("127.0.0.1", port)):
             settings = named(port, f"127.0.0.1/{port}")
-            error = connect_error({**settings, "connect_timeout_ns": 200 * MS})
+            error = connect_error(**settings, connect_timeout_ns=200 * MS)
     assert error.stage == "connect"
     assert "timed out" in error.detail
 
 
 # -- TLS knows the host by its name ----------------------------------------------------
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
-@pytest.fixture
-def tls(authority: Authority) -> ssl.SSLContext:
-    pair = authority.issue("server", timedelta(hours=1))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.certificate_file, pair.key_file)
-    return context
 
 
 @pytest.mark.parametrize("start_tls", [False, True], ids=["ldaps", "start_tls"])
@@ -129,9 +107,9 @@ def test_the_certificate_must_be_of_the_name_not_of_the_address(
             "bind_password": b"secret",
         }
         where = f"127.0.0.1/{server.port}"
-        outcome = run(named(server.port, where, name="[::1]", **chosen))
+        outcome = run(stream(**named(server.port, where, name="[::1]", **chosen)))
         # the certificate is of 127.0.0.1, too; what counts is the name
-        error = connect_error(named(server.port, where, **chosen))
+        error = connect_error(**named(server.port, where, **chosen))
     assert_loaded(outcome)
     assert outcome.facts["kernel_stamps"] is True
     assert error.stage in ("tls", "connect")
@@ -156,7 +134,8 @@ def test_a_connection_that_is_lost_before_the_bind_is_not_replaced_behind_our_ba
 
     with FakeLdap(answer, on_bind=note, on_start_tls=promise_and_leave) as server:
         for addresses in ("", f"127.0.0.1/{server.port}"):
-            settings = stream(
+            before = server.connections
+            connect_error(
                 server.uri,
                 addresses=[addresses],
                 connections=1,
@@ -165,8 +144,6 @@ def test_a_connection_that_is_lost_before_the_bind_is_not_replaced_behind_our_ba
                 bind_dn="cn=admin",
                 bind_password=b"secret",
             )
-            before = server.connections
-            connect_error(settings)
             assert server.connections == before + 1
     assert passwords == []
 
@@ -175,33 +152,18 @@ def test_a_connection_that_is_lost_before_the_bind_is_not_replaced_behind_our_ba
 def test_a_referral_to_elsewhere_is_counted_and_not_followed(addresses: str) -> None:
     with FakeLdap(answer) as elsewhere:
         uri = f"ldap://127.0.0.1:{elsewhere.port}/dc=example,dc=com".encode()
-
-        def refer(peer: Peer, request: Request) -> bool:
-            # [3] Referral, a sequence of URIs (RFC 4511 section 4.1.9)
-            referral = bytes([0xA3, len(uri) + 2, 0x04, len(uri)]) + uri
-            return peer.send(
-                message(request.message_id, 0x65, ldap_result(10) + referral)
-            )
-
-        with FakeLdap(refer, on_bind=_refer_bind(uri)) as server:
+        # [3] Referral, a sequence of URIs (RFC 4511 section 4.1.9)
+        refer = send_and_stay(lambda r: result(r, 10, more=tlv(0xA3, tlv(0x04, uri))))
+        with FakeLdap(refer, on_bind=refer) as server:
             where = addresses.format(port=server.port)
             outcome = run(stream(server.uri, addresses=[where]))
             error = connect_error(
-                stream(
-                    server.uri,
-                    addresses=[where],
-                    bind_dn="cn=admin",
-                    bind_password=b"secret",
-                )
+                server.uri,
+                addresses=[where],
+                bind_dn="cn=admin",
+                bind_password=b"secret",
             )
-        assert outcome.result_codes().keys() == {10}
+        assert outcome.result_codes() == {10: outcome.count("failed")}
+        assert outcome.stream_count("connects") == 4
         assert error.code == 10
         assert elsewhere.connections == 0
-
-
-def _refer_bind(uri: bytes) -> Any:
-    def refer(peer: Peer, request: Request) -> bool:
-        referral = bytes([0xA3, len(uri) + 2, 0x04, len(uri)]) + uri
-        return peer.send(message(request.message_id, 0x61, ldap_result(10) + referral))
-
-    return refer

@@ -80,10 +80,8 @@ def test_impossible_operations_are_refused(
         new_engine([stream(URI, operations=[{**search(), **changes}])])
 
 
-def test_calls_in_the_wrong_order_are_refused() -> None:
-    server = Responder()
-    server.start()
-    engine = new_engine([stream(server.uri, think_time_ns=MS)])
+def test_calls_in_the_wrong_order_are_refused(responder: Responder) -> None:
+    engine = new_engine([stream(responder.uri, think_time_ns=MS)])
     with pytest.raises(RuntimeError, match="start comes once, after prepare"):
         engine.start(0)
     with pytest.raises(RuntimeError):
@@ -92,7 +90,7 @@ def test_calls_in_the_wrong_order_are_refused() -> None:
     with pytest.raises(RuntimeError, match="prepare is called once"):
         engine.prepare()
     with pytest.raises(RuntimeError, match="before prepare"):
-        engine.add_stream(stream_plan(stream(server.uri)))
+        engine.add_stream(stream_plan(stream(responder.uri)))
     with pytest.raises(ValueError, match="in order"):
         engine.snapshot(1, 0)
     engine.close()
@@ -101,23 +99,21 @@ def test_calls_in_the_wrong_order_are_refused() -> None:
         engine.facts()
 
 
-def test_stream_without_operations_is_refused_by_prepare() -> None:
-    engine = new_engine([stream(URI, operations=[])])
-    with pytest.raises(ValueError, match="no operations"):
+@pytest.mark.parametrize(
+    ("streams", "reason"),
+    [([], "at least one stream"), ([stream(URI, operations=[])], "no operations")],
+)
+def test_engine_without_work_is_refused_by_prepare(
+    streams: list[dict[str, Any]], reason: str
+) -> None:
+    engine = new_engine(streams)
+    with pytest.raises(ValueError, match=reason):
         engine.prepare()
 
 
-def test_engine_without_streams_is_refused_by_prepare() -> None:
-    engine = new_engine([])
-    with pytest.raises(ValueError, match="at least one stream"):
-        engine.prepare()
-
-
-def test_other_threads_run_while_a_snapshot_is_awaited() -> None:
-    server = Responder()
-    server.start()
+def test_other_threads_run_while_a_snapshot_is_awaited(responder: Responder) -> None:
     engine: Engine = new_engine(
-        [open_stream(server.uri, 100)], duration_ns=60 * S, interval_ns=30 * S
+        [open_stream(responder.uri, 100)], duration_ns=60 * S, interval_ns=30 * S
     )
     start(engine)
     stopper = threading.Timer(0.1, engine.stop)

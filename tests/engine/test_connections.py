@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ldapslam.agent import _engine
-from ldapslam.agent._engine import ConnectError, Responder
+from ldapslam.agent._engine import Responder
 from ldapslam.lab.certificates import Authority
 from ldapslam.results.histogram import Histogram
 from support.engine import (
@@ -24,14 +24,19 @@ from support.engine import (
     Result,
     S,
     collect,
+<<<<<<< HEAD
     literal,
     nested,
+=======
+    connect_error,
+>>>>>>> r33-rest
     new_engine,
     open_stream,
     run,
     search,
     sleep_until,
     start,
+    start_responder,
     stream,
 )
 from support.fake_ldap import (
@@ -44,9 +49,7 @@ from support.fake_ldap import (
     result,
     send_and_stay,
 )
-
-LDAP_INVALID_CREDENTIALS = 49
-LDAP_PROTOCOL_ERROR = 2
+from support.fake_tls import server_context
 
 SET_UP_TIMES = ("tcp_time", "tls_time", "bind_time", "connect_time")
 
@@ -60,14 +63,6 @@ def free_port() -> int:
 # -- refusals --------------------------------------------------------------------------
 
 
-def connect_error(settings: dict[str, object]) -> ConnectError:
-    engine = new_engine([settings])
-    with pytest.raises(ConnectError) as caught:
-        engine.prepare()
-    engine.close()
-    return caught.value
-
-
 @pytest.mark.parametrize(
     "uri",
     [
@@ -78,76 +73,32 @@ def connect_error(settings: dict[str, object]) -> ConnectError:
 )
 def test_unreachable_server_fails_prepare_with_its_uri(uri: str) -> None:
     uri = uri.format(port=free_port())
-    error = connect_error(stream(uri))
+    error = connect_error(uri)
     assert (error.uri, error.stage) == (uri, "connect")
     assert "Can't contact LDAP server" in error.detail
 
 
-def test_refused_bind_fails_prepare_with_the_result_code() -> None:
-    with FakeLdap(answer, bind_code=LDAP_INVALID_CREDENTIALS) as server:
-        error = connect_error(
-            stream(server.uri, bind_dn="cn=admin", bind_password=b"wrong")
-        )
-    assert (error.uri, error.stage) == (server.uri, "bind")
-    assert error.code == LDAP_INVALID_CREDENTIALS
-    assert "wrong" not in str(error)
-
-
-def test_words_of_a_server_that_are_not_utf8_are_shown_as_far_as_they_go() -> None:
+def test_refused_bind_fails_prepare_with_the_words_of_the_server() -> None:
+    """As far as they are UTF-8."""
     with FakeLdap(answer, bind_code=49, bind_text=b"caf\xe9") as server:
-        error = connect_error(stream(server.uri, bind_dn="cn=a", bind_password=b"b"))
+        error = connect_error(server.uri, bind_dn="cn=a", bind_password=b"b")
+    assert (error.stage, error.code) == ("bind", 49)
     assert "caf\N{REPLACEMENT CHARACTER}" in error.detail
 
 
 def test_one_server_of_many_that_is_down_fails_prepare() -> None:
     with FakeLdap(answer) as server:
         down = f"ldap://127.0.0.1:{free_port()}"
-        error = connect_error(stream("", uris=[server.uri, down]))
+        error = connect_error("", uris=[server.uri, down])
     assert error.uri == down
 
 
-def test_server_that_accepts_and_is_silent_fails_the_bind_in_time() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        uri = f"ldap://127.0.0.1:{silent.getsockname()[1]}"
-        before = time.monotonic()
-        error = connect_error(
-            stream(
-                uri,
-                connections=1,
-                bind_dn="cn=admin",
-                bind_password=b"secret",
-                connect_timeout_ns=S,
-            )
-        )
-    assert error.stage == "bind"
-    assert time.monotonic() - before < 5
-
-
-def test_bind_is_sent_once_on_each_connection() -> None:
-    server = Responder()
-    server.start()
-    run(stream(server.uri, bind_dn="cn=admin", bind_password=b"a\0b"))
-    assert server.counts()["bind"] == 4
+def test_bind_is_sent_once_on_each_connection(responder: Responder) -> None:
+    run(stream(responder.uri, bind_dn="cn=admin", bind_password=b"a\0b"))
+    assert responder.counts()["bind"] == 4
 
 
 # -- TLS -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
-def server_context(authority: Authority, lifetime: timedelta) -> ssl.SSLContext:
-    pair = authority.issue("server", lifetime)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.certificate_file, pair.key_file)
-    return context
-
-
-@pytest.fixture
-def tls(authority: Authority) -> ssl.SSLContext:
-    return server_context(authority, timedelta(hours=1))
 
 
 @pytest.mark.parametrize("start_tls", [False, True], ids=["ldaps", "start_tls"])
@@ -181,17 +132,16 @@ def test_unknown_authority_fails_prepare(
     other = Authority(folder).ca_file
     with FakeLdap(answer, tls=tls, tls_at_once=not start_tls) as server:
         error = connect_error(
-            stream(server.uri, start_tls=start_tls, ca_file=str(other), connections=1)
+            server.uri, start_tls=start_tls, ca_file=str(other), connections=1
         )
     assert error.stage in ("tls", "connect")
 
 
 def test_expired_certificate_fails_prepare(authority: Authority) -> None:
-    tls = server_context(authority, timedelta(hours=-1))
+    pair = authority.issue("server", timedelta(hours=-1))
+    tls = server_context(pair.certificate_file, pair.key_file)
     with FakeLdap(answer, tls=tls, tls_at_once=True) as server:
-        error = connect_error(
-            stream(server.uri, ca_file=str(authority.ca_file), connections=1)
-        )
+        error = connect_error(server.uri, ca_file=str(authority.ca_file), connections=1)
     assert error.stage in ("tls", "connect")
 
 
@@ -202,8 +152,8 @@ def test_unknown_authority_is_taken_when_the_job_says_so(tls: ssl.SSLContext) ->
 
 def test_server_that_refuses_start_tls_fails_prepare() -> None:
     with FakeLdap(answer) as server:
-        error = connect_error(stream(server.uri, start_tls=True, connections=1))
-    assert (error.stage, error.code) == ("tls", LDAP_PROTOCOL_ERROR)
+        error = connect_error(server.uri, start_tls=True, connections=1)
+    assert (error.stage, error.code) == ("tls", 2)
 
 
 def test_garbage_within_tls_is_a_protocol_error(
@@ -221,16 +171,17 @@ def test_garbage_within_tls_is_a_protocol_error(
 
 
 def test_certificates_are_read_once_before_the_first_connection(
-    tls: ssl.SSLContext, authority: Authority
+    tls: ssl.SSLContext, authority: Authority, tmp_path: Path
 ) -> None:
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_bytes(authority.ca_file.read_bytes())
     flaky = AfterSome(20, then=lambda peer, request: False)
     with FakeLdap(flaky, tls=tls, tls_at_once=True) as server:
         engine = new_engine(
-            [stream(server.uri, ca_file=str(authority.ca_file))],
-            duration_ns=1000 * MS,
+            [stream(server.uri, ca_file=str(ca_file))], duration_ns=1000 * MS
         )
         start(engine)
-        authority.ca_file.unlink()
+        ca_file.unlink()
         outcome = collect(engine)
     assert outcome.stream_count("connects") > 4
     assert outcome.stream_count("connect_failures") == 0
@@ -240,12 +191,7 @@ def test_file_that_is_no_certificate_fails_prepare(tmp_path: Path) -> None:
     file = tmp_path / "client.pem"
     file.write_text("this is not PEM\n")
     error = connect_error(
-        stream(
-            "ldaps://127.0.0.1:636",
-            cert_file=str(file),
-            key_file=str(file),
-            connections=1,
-        )
+        "ldaps://127.0.0.1:636", cert_file=str(file), key_file=str(file), connections=1
     )
     assert error.stage == "tls"
     assert "certificate and key" in error.detail
@@ -312,6 +258,7 @@ def test_anonymous_set_up_in_clear_has_neither_tls_nor_bind_time() -> None:
 # -- loss and return -------------------------------------------------------------------
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
 def test_lost_connections_are_replaced_and_the_load_goes_on(is_open: bool) -> None:
     with FakeLdap(AfterSome(20, then=lambda peer, request: False)) as server:
@@ -353,6 +300,8 @@ def test_steps_that_a_lost_connection_has_not_sent_are_dropped() -> None:
     outcome.assert_balanced()
 
 
+=======
+>>>>>>> r33-rest
 def test_server_that_is_away_for_a_while_is_met_again() -> None:
     first = FakeLdap(answer)
     with first as server:
@@ -401,8 +350,7 @@ def test_a_connection_that_is_replaced_is_not_down() -> None:
 
 
 def test_slow_binds_wait_for_each_other_no_more_than_clients_do() -> None:
-    server = Responder(delays=[(1, 50 * MS)])
-    server.start()
+    server = start_responder(delays=[(1, 50 * MS)])
     outcome = run(
         stream(
             server.uri,
@@ -426,22 +374,20 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_runs_leave_no_descriptor_and_no_thread_behind() -> None:
+def test_runs_leave_no_descriptor_and_no_thread_behind(responder: Responder) -> None:
     def threads() -> int:
         return len(os.listdir("/proc/self/task"))
 
-    server = Responder()
-    server.start()
     with FakeLdap(AfterSome(5, then=lambda peer, request: False)) as flaky:
 
         def use() -> None:
-            run(stream(server.uri, think_time_ns=MS), duration_ns=50 * MS, workers=2)
+            run(stream(responder.uri, think_time_ns=MS), duration_ns=50 * MS, workers=2)
             run(open_stream(flaky.uri, 500), duration_ns=50 * MS)
-            connect_error(stream(f"ldap://127.0.0.1:{free_port()}"))
-            engine = new_engine([stream(server.uri)])
+            connect_error(f"ldap://127.0.0.1:{free_port()}")
+            engine = new_engine([stream(responder.uri)])
             start(engine)
             engine.close()  # in mid-run
-            new_engine([stream(server.uri)]).prepare()  # never started nor closed
+            new_engine([stream(responder.uri)]).prepare()  # never started nor closed
 
         use()  # what libraries keep for good
         deadline = time.monotonic() + 10
@@ -458,14 +404,12 @@ def test_runs_leave_no_descriptor_and_no_thread_behind() -> None:
     assert after[1] <= before[1]
 
 
-def test_connections_are_closed_with_an_unbind() -> None:
-    server = Responder()
-    server.start()
-    run(stream(server.uri, think_time_ns=MS), duration_ns=50 * MS)
+def test_connections_are_closed_with_an_unbind(responder: Responder) -> None:
+    run(stream(responder.uri, think_time_ns=MS), duration_ns=50 * MS)
     deadline = time.monotonic() + 5
-    while server.counts()["unbind"] < 4 and time.monotonic() < deadline:
+    while responder.counts()["unbind"] < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert server.counts()["unbind"] == 4
+    assert responder.counts()["unbind"] == 4
 
 
 def test_closing_an_engine_with_requests_in_flight_is_quick() -> None:

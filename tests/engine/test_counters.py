@@ -17,6 +17,7 @@ from support.engine import (
     SEND_LAG,
     SEQUENCE_TIME,
     SERVICE_TIME,
+    TIMED_OUT,
     UNRESOLVED,
     S,
     modify,
@@ -24,6 +25,7 @@ from support.engine import (
     run,
     search,
     sleep_until,
+    start_responder,
     stream,
 )
 from support.fake_ldap import (
@@ -36,13 +38,6 @@ from support.fake_ldap import (
     reference,
     result,
 )
-
-
-@pytest.fixture
-def responder() -> Responder:
-    server = Responder(record_capacity=1_000_000)
-    server.start()
-    return server
 
 
 def test_searches_of_a_closed_loop_equal_those_the_server_counted(
@@ -62,20 +57,23 @@ def test_searches_of_a_closed_loop_equal_those_the_server_counted(
     result.assert_balanced()
 
 
-def test_open_loop_has_all_five_histograms(responder: Responder) -> None:
+def test_response_time_is_backlog_wait_and_send_lag_and_service_time(
+    responder: Responder,
+) -> None:
     result = run(open_stream(responder.uri, 2000, arrivals="poisson"))
     completed = result.count("completed")
     assert completed == responder.counts()["search"] > 100
     for metric in range(5):
         assert result.histogram(metric).total == completed
     assert result.histogram(SEQUENCE_TIME).total == 0
+    parts = (BACKLOG_WAIT, SEND_LAG, SERVICE_TIME)
+    sums_ns = [result.histogram(metric).sum_ns for metric in parts]
+    assert result.histogram(RESPONSE_TIME).sum_ns == sum(sums_ns)
     result.assert_balanced()
 
 
 def test_requests_are_counted_by_server() -> None:
-    fast, slow = (Responder(delays=[(1, ms * MS)]) for ms in (2, 20))
-    for one in (fast, slow):
-        one.start()
+    fast, slow = (start_responder(delays=[(1, ms * MS)]) for ms in (2, 20))
     outcome = run(
         open_stream(
             fast.uri, 2_000, uris=[fast.uri, slow.uri], in_flight=1, max_backlog=10
@@ -90,20 +88,6 @@ def test_requests_are_counted_by_server() -> None:
     assert outcome.count("sent", server=0) == 0
     quick, late = (outcome.histogram(SERVICE_TIME, server=one) for one in (1, 2))
     assert (quick.percentile(50) or 0) < 20 * MS <= late.min_ns
-
-
-def test_response_time_is_never_less_than_service_time(responder: Responder) -> None:
-    result = run(open_stream(responder.uri, 2000, arrivals="poisson"))
-    response = result.histogram(RESPONSE_TIME)
-    service = result.histogram(SERVICE_TIME)
-    assert response.sum_ns >= service.sum_ns
-    # response = backlog wait + send lag + service, summed over all requests
-    parts = (
-        service.sum_ns
-        + result.histogram(SEND_LAG).sum_ns
-        + result.histogram(BACKLOG_WAIT).sum_ns
-    )
-    assert response.sum_ns == parts
 
 
 def test_operations_of_a_stream_are_drawn_by_weight(responder: Responder) -> None:
@@ -218,7 +202,11 @@ def test_connection_on_which_nothing_answers_is_replaced() -> None:
             grace_ns=200 * MS,
         )
         assert server.connections >= 3
-    assert outcome.count("timed_out") >= 3
+    timed_out = outcome.count("timed_out")
+    assert timed_out == outcome.count("sent") >= 3
+    times = outcome.histogram(RESPONSE_TIME, TIMED_OUT)
+    assert times.total == timed_out
+    assert times.min_ns >= 49 * MS
     assert outcome.stream_count("disconnects") >= 3
     assert outcome.count("completed") == 0
     outcome.assert_balanced()
@@ -236,8 +224,7 @@ def test_requests_in_flight_at_the_end_of_the_grace_are_unresolved() -> None:
 
 
 def test_answers_within_the_grace_count_in_the_drain() -> None:
-    server = Responder(delays=[(1, 200 * MS)])
-    server.start()
+    server = start_responder(delays=[(1, 200 * MS)])
     outcome = run(stream(server.uri), duration_ns=100 * MS, grace_ns=5 * S)
     assert outcome.count("completed") == 4
     drain = outcome.snapshots[-1]
@@ -286,8 +273,8 @@ def test_worker_figures_add_up(responder: Responder) -> None:
 def test_unix_socket_has_no_kernel_stamps_and_the_facts_say_so(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    server = Responder(socket_path=str(tmp_path_factory.mktemp("s") / "ldapi"))
-    server.start()
+    socket_path = str(tmp_path_factory.mktemp("s") / "ldapi")
+    server = start_responder(socket_path=socket_path)
     outcome = run(stream(server.uri))
     completed = outcome.count("completed")
     assert completed == server.counts()["search"] > 0

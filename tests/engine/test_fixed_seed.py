@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from ldapslam.agent import _engine
+from ldapslam.agent._engine import Responder
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from support.engine import (
     BUSY_LATER,
     MS,
     Result,
     S,
-    literal,
+    add,
+    delete,
     modify,
-    nested,
     open_stream,
     run,
     search,
@@ -32,33 +32,8 @@ from support.engine import (
     stream,
     uniform,
     value,
-    variable,
 )
 from support.fake_ldap import FakeLdap, Request, answer
-
-
-def add(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "add",
-        "response_tag": 0x69,
-        "program": nested(0x68, nested(0x04, value(0)), literal(b"\x30\x00")),
-        "values": [variable(0)],
-        "lets": [(0, literal(b"cn=") + value(0), [uniform(0, 10**9)])],
-        "ledger_put": 0,
-        **changes,
-    }
-
-
-def delete(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "delete",
-        "response_tag": 0x4A + 0x21,
-        "program": nested(0x4A, value(0)),
-        "values": [variable(0)],
-        "ledger_take": 0,
-        "ledger_order": "random",
-        **changes,
-    }
 
 
 def one_client(uri: str, folder: Path) -> dict[str, Any]:
@@ -74,8 +49,8 @@ def one_client(uri: str, folder: Path) -> dict[str, Any]:
         operations=[
             search(captures=[(1, b"cn")], lets=[(0, value(0), [uniform(1, 99)])]),
             modify(),
-            add(),
-            delete(),
+            add(ledger_put=0),
+            delete(ledger_take=0, ledger_order="random"),
         ],
         scripts=[
             (3, [(0, 0)]),
@@ -176,10 +151,11 @@ def test_requests(
     ],
 )
 def test_counters(
-    tmp_path: Path, streams: Streams, expected: list[dict[str, int]]
+    responder: Responder,
+    tmp_path: Path,
+    streams: Streams,
+    expected: list[dict[str, int]],
 ) -> None:
-    server = _engine.Responder()
-    server.start()
-    result = run(streams(server.uri, tmp_path), duration_ns=20 * S, seed=7, workers=2)
-    server.stop()
+    load = streams(responder.uri, tmp_path)
+    result = run(load, duration_ns=20 * S, seed=7, workers=2)
     assert counted(result) == expected

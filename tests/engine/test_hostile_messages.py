@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from support.engine import (
     FAILED,
     MS,
     RESPONSE_TIME,
-    TIMED_OUT,
     Result,
     S,
     modify,
@@ -32,11 +30,9 @@ from support.fake_ldap import (
     Peer,
     Request,
     answer,
-    cut,
     entry,
     ldap_result,
     message,
-    never,
     notice_of_disconnection,
     page,
     reference,
@@ -158,14 +154,6 @@ def test_flood_of_references_is_counted_and_never_followed() -> None:
     assert outcome.count("references") == each * completed >= 4 * each
 
 
-def test_referral_as_the_result_is_a_failure_and_never_followed() -> None:
-    elsewhere = tlv(0xA3, tlv(0x04, b"ldap://127.0.0.1:1/dc=example,dc=com"))
-    outcome = outcome_of(send_and_stay(lambda r: result(r, 10, more=elsewhere)))
-    assert outcome.result_codes() == {10: outcome.count("failed")}
-    assert outcome.count("failed") >= 4
-    assert outcome.stream_count("connects") == 4
-
-
 def test_every_result_code_is_data() -> None:
     codes = itertools.cycle(RESULT_CODES)
     outcome = outcome_of(lambda p, r: p.send(result(r, next(codes))), think_time_ns=0)
@@ -183,14 +171,6 @@ def test_result_code_beyond_any_registry_is_a_failure_like_others(code: int) -> 
     assert sum(outcome.result_codes().values()) == failed
     assert 0 not in outcome.result_codes()
     assert outcome.histogram(RESPONSE_TIME, FAILED).total == failed
-
-
-def test_negative_result_code_is_a_protocol_error() -> None:
-    negative = tlv(0x0A, b"\x80") + tlv(0x04, b"") * 2
-    outcome = outcome_of(
-        AfterSome(5, send_and_stay(lambda r: message(r.message_id, 0x65, negative)))
-    )
-    assert outcome.stream_count("protocol_errors") >= 4
 
 
 def test_diagnostic_message_of_a_megabyte_passes_by() -> None:
@@ -222,15 +202,6 @@ def test_controls_that_nobody_asked_for_are_not_looked_at(controls: bytes) -> No
 # -- not when it was asked for ---------------------------------------------------------
 
 
-def test_server_that_never_answers_costs_its_requests_their_time_out() -> None:
-    outcome = outcome_of(never, request_timeout_ns=50 * MS)
-    timed_out = outcome.count("timed_out")
-    assert timed_out == outcome.count("sent") >= 4
-    times = outcome.histogram(RESPONSE_TIME, TIMED_OUT)
-    assert times.total == timed_out
-    assert times.min_ns >= 49 * MS
-
-
 def test_answer_before_any_request_is_unexpected() -> None:
     early = b"".join(message(n, 0x65, ldap_result(0)) for n in (1, 2, 3, 64, 2**31 - 1))
     with FakeLdap(answer, on_connect=lambda peer: peer.send(early)) as server:
@@ -247,11 +218,6 @@ def test_entries_after_the_result_are_unexpected() -> None:
     late = outcome.stream_count("unexpected_messages")
     # those behind the very last results may come after the end
     assert 3 * (completed - 4) <= late <= 3 * completed
-
-
-def test_second_result_with_another_code_changes_nothing() -> None:
-    outcome = outcome_of(send_and_stay(lambda r: result(r, 0) + result(r, 80)))
-    assert outcome.result_codes() == {0: outcome.count("succeeded")}
 
 
 def test_answers_in_reverse_order_find_their_requests() -> None:
@@ -323,35 +289,6 @@ def test_answer_that_comes_too_slowly_times_out() -> None:
 
 
 # -- not to the end --------------------------------------------------------------------
-
-
-def half_close(peer: Peer, request: Request) -> bool:
-    peer.stream.shutdown(socket.SHUT_WR)
-    return True  # and reads on
-
-
-def reset_within_a_response(peer: Peer, request: Request) -> bool:
-    peer.send(entry(request) + cut(result(request)))
-    return peer.reset()
-
-
-@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
-@pytest.mark.parametrize("behaviour", [half_close, reset_within_a_response])
-def test_connection_that_cannot_answer_is_replaced(
-    behaviour: Behaviour, is_open: bool
-) -> None:
-    with FakeLdap(AfterSome(10, then=behaviour)) as server:
-        load = (
-            open_stream(server.uri, 1000)
-            if is_open
-            else stream(server.uri, think_time_ns=MS)
-        )
-        outcome = run(load, duration_ns=400 * MS, grace_ns=200 * MS)
-    outcome.assert_balanced()
-    lost = outcome.stream_count("disconnects")
-    assert outcome.count("unresolved") >= lost >= 4
-    assert outcome.stream_count("connects") > 4
-    assert outcome.count("succeeded") >= 40
 
 
 def test_server_that_closes_every_new_connection_is_not_hammered() -> None:

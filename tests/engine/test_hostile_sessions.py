@@ -17,14 +17,15 @@ from support.engine import (
     S,
     literal,
     nested,
+    paged_search,
     run,
+    sasl_bind,
     search,
     stream,
     value,
     variable,
 )
 from support.fake_ldap import (
-    BIND_REQUEST,
     MODIFY_REQUEST,
     SEARCH_ENTRY,
     SEARCH_REQUEST,
@@ -58,24 +59,9 @@ def ended(settings: dict[str, Any], duration_ns: int = 150 * MS) -> Result:
 # -- paged results ---------------------------------------------------------------------
 
 
-def paged_search() -> dict[str, Any]:
-    """`search` with pages of ten, its cookie in variable 0."""
-    operation = search()
-    operation["program"] += nested(
-        0xA0,
-        nested(
-            0x30,
-            literal(_PAGED_RESULTS),
-            nested(0x04, nested(0x30, literal(b"\x02\x01\x0a"), nested(4, value(1)))),
-        ),
-    )
-    operation["values"] = [*operation["values"], variable(0)]
-    return {**operation, "cookie_variable": 0}
-
-
 def paged(uri: str, **changes: Any) -> dict[str, Any]:
     settings = {"variables": 1, "think_time_ns": 5 * MS, **changes}
-    return stream(uri, operations=[paged_search()], **settings)
+    return stream(uri, operations=[paged_search(0)], **settings)
 
 
 def cookie_of(request: Request) -> bytes:
@@ -222,64 +208,21 @@ DNS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("dn", DNS.values(), ids=DNS.keys())
-def test_captured_dn_is_octets_that_go_back_as_they_came(dn: bytes) -> None:
-    behaviour = entries_then_result(lambda r: entry(r, dn=dn))
-    with FakeLdap(behaviour) as server:
-        outcome = ended(search_then_modify(server.uri))
-        assert modified_dns(server) == {dn}
-    assert outcome.count("failed", operation=0) == 0
-    assert outcome.count("succeeded", operation=1) >= 4
-    assert outcome.count("captures_missing") == 0
+def dn_alone(dn: bytes) -> Callable[[Request], bytes]:
+    return lambda request: entry(request, dn=dn)
+
+
+def many_entries(request: Request) -> bytes:
+    return b"".join(entry(request, dn=b"uid=%d" % n) for n in range(500))
+
+
+def large_entry(request: Request) -> bytes:
+    """A photograph of 300 kB comes in several reads; the DN is in the first."""
+    return entry(request, 300_000)
 
 
 def unsound_entry(content: bytes) -> Callable[[Request], bytes]:
     return lambda request: message(request.message_id, SEARCH_ENTRY, content)
-
-
-NO_DN: dict[str, Callable[[Request], bytes]] = {
-    "no entry": lambda request: b"",
-    "a reference alone": reference,
-    "an entry of no bytes": unsound_entry(b""),
-    "a DN longer than its entry": unsound_entry(b"\x04\x7fuid=a"),
-    "a DN of 4 GiB": unsound_entry(b"\x04\x84\xff\xff\xff\xffuid=a"),
-    "a DN of indefinite length": unsound_entry(b"\x04\x80uid=a\x00\x00"),
-    "a number in its place": unsound_entry(tlv(0x02, b"\x01") + tlv(0x30, b"")),
-    "a DN that is too long": lambda r: entry(r, dn=b"x" * (_VARIABLE_MAX + 1)),
-    "a DN of 1 MiB": lambda r: entry(r, dn=b"x" * (1 << 20)),
-}
-
-
-@pytest.mark.parametrize("make", NO_DN.values(), ids=NO_DN.keys())
-def test_search_that_gives_no_dn_to_go_on_with_fails(
-    make: Callable[[Request], bytes],
-) -> None:
-    with FakeLdap(entries_then_result(make)) as server:
-        outcome = ended(search_then_modify(server.uri))
-        assert modified_dns(server) == set()
-    searches = outcome.count("completed", operation=0)
-    assert outcome.count("failed", operation=0) == searches >= 4
-    assert outcome.count("captures_missing", operation=0) == searches
-    assert outcome.count("scheduled", operation=1) == 0
-    assert outcome.stream_count("disconnects") == 0
-
-
-def test_dn_of_a_large_entry_is_captured() -> None:
-    """A photograph of 300 kB comes in several reads; the DN is in the first."""
-    with FakeLdap(entries_then_result(lambda r: entry(r, 300_000))) as server:
-        outcome = ended(search_then_modify(server.uri))
-        assert modified_dns(server) == {b"uid=a,dc=example,dc=com"}
-    assert outcome.count("captures_missing") == 0
-
-
-def test_first_of_many_entries_is_the_one_captured() -> None:
-    def flood(request: Request) -> bytes:
-        return b"".join(entry(request, dn=b"uid=%d" % n) for n in range(500))
-
-    with FakeLdap(entries_then_result(flood)) as server:
-        outcome = ended(search_then_modify(server.uri))
-        assert modified_dns(server) == {b"uid=0"}
-    assert outcome.count("succeeded", operation=1) >= 4
 
 
 def attributes(*pairs: tuple[bytes, bytes]) -> Callable[[Request], bytes]:
@@ -293,13 +236,44 @@ def attributes(*pairs: tuple[bytes, bytes]) -> Callable[[Request], bytes]:
 SEE_ALSO = tlv(0x04, b"uid=b")
 
 
-def test_attribute_is_captured_by_its_name_in_any_case() -> None:
-    make = attributes((b"cn", tlv(0x04, b"no")), (b"SEEalso", SEE_ALSO))
+#: Entries, the attribute that is captured (none: the DN), and the octets that go back.
+CAPTURED: dict[str, tuple[Callable[[Request], bytes], bytes, bytes]] = {
+    **{name: (dn_alone(dn), b"", dn) for name, dn in DNS.items()},
+    "the first of many": (many_entries, b"", b"uid=0"),
+    "of a large entry": (large_entry, b"", b"uid=a,dc=example,dc=com"),
+    "by its name in any case": (
+        attributes((b"cn", tlv(0x04, b"no")), (b"SEEalso", SEE_ALSO)),
+        b"seeAlso",
+        b"uid=b",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "attribute", "captured"), CAPTURED.values(), ids=CAPTURED.keys()
+)
+def test_what_is_captured_is_octets_that_go_back_as_they_came(
+    make: Callable[[Request], bytes], attribute: bytes, captured: bytes
+) -> None:
     with FakeLdap(entries_then_result(make)) as server:
-        ended(search_then_modify(server.uri, b"seeAlso"))
-        assert modified_dns(server) == {b"uid=b"}
+        outcome = ended(search_then_modify(server.uri, attribute))
+        assert modified_dns(server) == {captured}
+    assert outcome.count("failed", operation=0) == 0
+    assert outcome.count("succeeded", operation=1) >= 4
+    assert outcome.count("captures_missing") == 0
 
 
+NO_DN: dict[str, Callable[[Request], bytes]] = {
+    "no entry": lambda request: b"",
+    "a reference alone": reference,
+    "an entry of no bytes": unsound_entry(b""),
+    "a DN longer than its entry": unsound_entry(b"\x04\x7fuid=a"),
+    "a DN of 4 GiB": unsound_entry(b"\x04\x84\xff\xff\xff\xffuid=a"),
+    "a DN of indefinite length": unsound_entry(b"\x04\x80uid=a\x00\x00"),
+    "a number in its place": unsound_entry(tlv(0x02, b"\x01") + tlv(0x30, b"")),
+    "a DN that is too long": dn_alone(b"x" * (_VARIABLE_MAX + 1)),
+    "a DN of 1 MiB": dn_alone(b"x" * (1 << 20)),
+}
 NO_ATTRIBUTE: dict[str, Callable[[Request], bytes]] = {
     "no attribute": attributes(),
     "no value": attributes((b"seeAlso", b"")),
@@ -315,37 +289,28 @@ NO_ATTRIBUTE: dict[str, Callable[[Request], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("make", NO_ATTRIBUTE.values(), ids=NO_ATTRIBUTE.keys())
-def test_entry_without_a_sound_attribute_fails_the_search(
-    make: Callable[[Request], bytes],
+@pytest.mark.parametrize(
+    ("make", "attribute"),
+    [pytest.param(make, b"", id=name) for name, make in NO_DN.items()]
+    + [pytest.param(make, b"seeAlso", id=name) for name, make in NO_ATTRIBUTE.items()],
+)
+def test_search_that_gives_nothing_to_go_on_with_fails(
+    make: Callable[[Request], bytes], attribute: bytes
 ) -> None:
     with FakeLdap(entries_then_result(make)) as server:
-        outcome = ended(search_then_modify(server.uri, b"seeAlso"))
+        outcome = ended(search_then_modify(server.uri, attribute))
         assert modified_dns(server) == set()
     searches = outcome.count("completed", operation=0)
-    assert outcome.count("captures_missing", operation=0) == searches >= 4
+    assert outcome.count("failed", operation=0) == searches >= 4
+    assert outcome.count("captures_missing", operation=0) == searches
+    assert outcome.count("scheduled", operation=1) == 0
+    assert outcome.stream_count("disconnects") == 0
 
 
 # -- SASL binds as the load ------------------------------------------------------------
 
 
-def sasl_bind(mechanism: bytes) -> dict[str, Any]:
-    """A bind of several steps; variables 0 to 2: user, password, credentials."""
-    return {
-        "name": "bind",
-        "response_tag": 0x61,
-        "program": nested(
-            BIND_REQUEST,
-            literal(b"\x02\x01\x03\x04\x00"),
-            nested(0xA3, literal(tlv(0x04, mechanism)), nested(0x04, value(0))),
-        ),
-        "values": [variable(2)],
-        "lets": [(0, literal(b"user"), []), (1, literal(b"pencil"), [])],
-        "sasl": (mechanism.decode(), 0, 1, -1, 2),
-    }
-
-
-def sasl_binds(uri: str, mechanism: bytes = b"SCRAM-SHA-256") -> dict[str, Any]:
+def sasl_binds(uri: str, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
     return stream(
         uri, operations=[sasl_bind(mechanism)], variables=3, think_time_ns=5 * MS
     )
@@ -407,7 +372,7 @@ def test_password_of_plain_is_sent_once_and_a_challenge_ends_it() -> None:
         return peer.send(result(request, 14, more=tlv(0x87, b"and again?")))
 
     with FakeLdap(lambda peer, request: True, on_bind=once_more) as server:
-        outcome = ended(sasl_binds(server.uri, b"PLAIN"))
+        outcome = ended(sasl_binds(server.uri, "PLAIN"))
     assert outcome.count("failed") >= 4
     assert all(b"\0user\0pencil" in content for content in seen)
     assert len(seen) == outcome.count("requests")

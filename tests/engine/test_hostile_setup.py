@@ -10,13 +10,12 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 
 from ldapslam.agent._engine import ConnectError
 from ldapslam.lab.certificates import Authority
-from support.engine import MS, Result, S, new_engine, run, stream
+from support.engine import MS, Result, S, connect_error, run, stream
 from support.fake_ldap import (
     SEARCH_ENTRY,
     AfterSome,
@@ -49,29 +48,13 @@ from support.fake_tls import (
 _CREDENTIALS = {"bind_dn": "cn=admin", "bind_password": b"secret"}
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def tls(authority: Authority) -> ssl.SSLContext:
-    pair = authority.issue("server", timedelta(hours=1))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.certificate_file, pair.key_file)
-    return context
-
-
 def refusal(uri: str, **changes: object) -> ConnectError:
     """Why `prepare` gives up; it has to, in time."""
     settings = {"connections": 1, "connect_timeout_ns": 500 * MS, **changes}
-    engine = new_engine([stream(uri, **settings)])
     before = time.monotonic()
-    with pytest.raises(ConnectError) as caught:
-        engine.prepare()
+    error = connect_error(uri, **settings)
     assert time.monotonic() - before < 5
-    engine.close()
-    return caught.value
+    return error
 
 
 def replaced(server: FakeLdap, **changes: object) -> Result:

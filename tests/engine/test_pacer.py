@@ -2,7 +2,7 @@
 """When arrivals are due: the engine's pacer, in any profile, cut over any fleet.
 
 N(t) is worked out here once more, straight from the rate, so that the engine's formulas
-are not tested with themselves.
+are not tested with themselves. The plan has the engine's formulas too.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.samples import (
-    CONSTANT,
+from ldapslam.jobs.rates.profile import (
+    FOREVER_NS,
     LINEAR,
-    POISSON,
     SINE,
-    UNIFORM_ARRIVALS,
-    Sampler,
     Segment,
-    fleet,
+    arrivals_by,
+    hold,
+    ramp,
+    sine,
 )
+from support.samples import CONSTANT, POISSON, UNIFORM_ARRIVALS, Sampler, fleet
+from support.truth import anderson_darling
 
 S = 10**9
-FOR_EVER = 1 << 62
 
 
-def arrivals_by(segments: list[Segment], t_ns: int) -> float:
+def integral_of(segments: list[Segment], t_ns: int) -> float:
     """N(t): the integral of the rate by Gauss and Legendre in 200 pieces a segment."""
     nodes, weights = np.polynomial.legendre.leggauss(8)
     total, start = 0.0, 0
@@ -95,7 +96,7 @@ def test_arrivals_by_any_time_are_within_one_of_the_profile(
     for moment in [*moments, 1.0]:
         t = int(moment * end)
         # The rounding to ns may move an arrival over t: rates are below 10^-5 per ns.
-        assert abs(sum(time <= t for time in times) - arrivals_by(segments, t)) < 1.001
+        assert abs(sum(time <= t for time in times) - integral_of(segments, t)) < 1.001
 
 
 @given(segments=profiles, t=st.integers(0, 10 * S))
@@ -103,7 +104,36 @@ def test_expected_arrivals_are_the_integral_of_the_rate(
     sampler: Sampler, segments: list[Segment], t: int
 ) -> None:
     sampler.profile(segments)
-    assert sampler.expected(t) == pytest.approx(arrivals_by(segments, t), abs=1e-4)
+    assert sampler.expected(t) == pytest.approx(integral_of(segments, t), abs=1e-4)
+
+
+long_rates = st.floats(0, 1e6).map(lambda per_s: per_s / S)
+long_durations = st.integers(1, 3600 * S)
+long_profiles = st.lists(
+    st.builds(ramp, long_rates, long_rates, long_durations)
+    | st.builds(hold, long_rates, long_durations)
+    | st.builds(
+        lambda mean, share, period_ns, duration_ns: sine(
+            mean, mean * share, period_ns, duration_ns
+        ),
+        long_rates,
+        st.floats(0, 1),
+        st.integers(S // 1000, 3600 * S),
+        long_durations,
+    ),
+    min_size=1,
+    max_size=6,
+).map(tuple)
+
+
+@given(profile=long_profiles, share=st.floats(0, 1.1))
+def test_plan_expects_the_arrivals_that_the_engine_expects(
+    sampler: Sampler, profile: tuple[Segment, ...], share: float
+) -> None:
+    t_ns = int(sum(segment.duration_ns for segment in profile) * share)
+    sampler.profile(profile)
+    expected = sampler.expected(t_ns)
+    assert arrivals_by(profile, t_ns) == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
 
 @given(
@@ -114,7 +144,7 @@ def test_expected_arrivals_are_the_integral_of_the_rate(
 def test_limit_of_the_run_is_kept_exactly_by_any_fleet(
     sampler: Sampler, split: tuple[int, list[int]], kind: int, limit: int
 ) -> None:
-    sampler.profile([Segment(LINEAR, FOR_EVER, 1e-6, 1e-6)])
+    sampler.profile([Segment(LINEAR, FOREVER_NS, 1e-6, 1e-6)])
     counts = [
         len(sampler.arrivals(kind, share=share, limit=limit, seed=number))
         for number, share in enumerate(fleet(*split))
@@ -150,16 +180,6 @@ def test_constant_arrivals_are_the_same_however_they_are_cut(
     assert len(whole) == 1000
 
 
-def anderson_darling(sample: list[float]) -> float:
-    """A^2 of a sample that is uniform in (0, 1) under the hypothesis, all of it known:
-    above 3.857 in one of a hundred samples, above 6 in one of a thousand (T. W.
-    Anderson and D. A. Darling, A test of goodness of fit, 1954)."""
-    u = np.sort(np.clip(sample, 1e-12, 1 - 1e-12))
-    n = len(u)
-    weights = 2 * np.arange(1, n + 1) - 1
-    return float(-n - (weights * (np.log(u) + np.log1p(-u[::-1]))).sum() / n)
-
-
 @pytest.mark.parametrize(
     ("connections", "workers"),
     [(1, [1]), (21, [3] * 7), (8, [1, 3]), (5, [3, 3])],
@@ -169,17 +189,17 @@ def test_poisson_inter_arrival_times_pass_anderson_and_darling(
 ) -> None:
     """Of the whole fleet's arrivals, merged, and of each worker's."""
     rate = 200_000 / S
-    sampler.profile([Segment(LINEAR, FOR_EVER, rate, rate)])
+    sampler.profile([Segment(LINEAR, FOREVER_NS, rate, rate)])
     times: list[int] = []
     for number, share in enumerate(fleet(connections, workers)):
         own = sampler.arrivals(POISSON, share=share, until_ns=S, seed=number)
         mean = share.total / share.connections / rate
         gaps = np.diff([0, *own])
-        assert anderson_darling(list(-np.expm1(-gaps / mean))) < 6
+        assert anderson_darling(-np.expm1(-gaps / mean)) < 6
         times += own
     gaps = np.diff([0, *sorted(times)])
     assert len(times) == pytest.approx(200_000, abs=5 * math.sqrt(200_000))
-    assert anderson_darling(list(-np.expm1(-gaps * rate))) < 6
+    assert anderson_darling(-np.expm1(-gaps * rate)) < 6
 
 
 @pytest.mark.parametrize(
@@ -204,10 +224,10 @@ def test_poisson_arrivals_of_a_profile_are_exponential_in_terms_of_it(
     for number, share in enumerate(fleet(9, [2, 2])):
         times += sampler.arrivals(POISSON, share=share, seed=number)
     positions = [sampler.expected(t) for t in sorted(times)]
-    assert anderson_darling(list(-np.expm1(-np.diff([0.0, *positions])))) < 6
+    assert anderson_darling(-np.expm1(-np.diff([0.0, *positions]))) < 6
 
 
 def test_uniform_arrivals_lie_anywhere_in_their_step(sampler: Sampler) -> None:
-    sampler.profile([Segment(LINEAR, FOR_EVER, 1e-6, 1e-6)])
+    sampler.profile([Segment(LINEAR, FOREVER_NS, 1e-6, 1e-6)])
     times = sampler.arrivals(UNIFORM_ARRIVALS, limit=20_000)
     assert anderson_darling([t / 1_000_000 - x for x, t in enumerate(times)]) < 6

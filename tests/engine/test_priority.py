@@ -26,16 +26,16 @@ def threads() -> set[int]:
 
 
 @pytest.mark.usefixtures("real_time")
-def test_workers_of_open_streams_alone_keep_real_time_priority() -> None:
+def test_workers_of_open_streams_alone_keep_real_time_priority(
+    responder: Responder,
+) -> None:
     """Closed ones have it when they begin; threads that set connections up never."""
-    server = Responder()
-    server.start()
     before = threads()
     engine = new_engine(
         [
-            stream(server.uri, name="closed", think_time_ns=5 * MS),
+            stream(responder.uri, name="closed", think_time_ns=5 * MS),
             open_stream(
-                server.uri,
+                responder.uri,
                 100,
                 profile=[steady(100), BUSY_LATER],
                 name="open",

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ldapslam.agent import _engine
+from ldapslam.agent._engine import Responder
 from ldapslam.jobs.operations.connection import UNBIND as UNBIND_REQUEST
 from ldapslam.jobs.replay.log import Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Trace
@@ -78,28 +77,18 @@ def replaying(uri: str, made: Schedule, folder: Path, **changes: Any) -> dict[st
     return stream(uri, **{**settings, **changes})
 
 
-@contextlib.contextmanager
-def responding() -> Iterator[_engine.Responder]:
-    responder = _engine.Responder()
-    responder.start()
-    try:
-        yield responder
-    finally:
-        responder.stop()
-
-
 class Witness:
-    """A behaviour that notes what came when, on which connection."""
+    """A behaviour that notes what came on which connection."""
 
     def __init__(self, delay_ns: int = 0) -> None:
-        self.seen: list[tuple[int, int, str]] = []
+        self.seen: list[tuple[int, str]] = []
         self._delay_ns = delay_ns
         self._lock = threading.Lock()
 
     def __call__(self, peer: Peer, request: Request) -> bool:
         name = request.content[2 : 2 + request.content[1]].decode()
         with self._lock:
-            self.seen.append((time.monotonic_ns(), peer.number, name))
+            self.seen.append((peer.number, name))
         if self._delay_ns:
             time.sleep(self._delay_ns / S)
         return answer(peer, request)
@@ -108,7 +97,7 @@ class Witness:
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(("speed", "factor"), [(1.0, 1), (10.0, 10)])
 def test_requests_arrive_at_the_times_of_the_log(
-    tmp_path: Path, speed: float, factor: int, workers: int
+    responder: Responder, tmp_path: Path, speed: float, factor: int, workers: int
 ) -> None:
     # five connections, a request every 10 ms on each, 2 ms apart
     sessions = [
@@ -116,9 +105,8 @@ def test_requests_arrive_at_the_times_of_the_log(
         for c in range(5)
     ]
     made = scheduled(sessions, Pace(50 * MS, 10 * S, speed))
-    with responding() as responder:
-        load = replaying(responder.uri, made, tmp_path)
-        result = run(load, duration_ns=2 * S, workers=workers)
+    load = replaying(responder.uri, made, tmp_path)
+    result = run(load, duration_ns=2 * S, workers=workers)
     result.assert_balanced()
     assert result.count("succeeded", operation=SEARCH) == 200
     last_ns = max(one[-1].due_ns for one in made.connections if one)
@@ -139,7 +127,7 @@ def test_the_order_of_a_connection_is_kept_although_the_server_is_slow(
     with FakeLdap(witness) as server:
         result = run(replaying(server.uri, made, tmp_path), duration_ns=3 * S)
     result.assert_balanced()
-    assert [name for _, _, name in witness.seen] == [f"ou={n}" for n in range(1, 21)]
+    assert [name for _, name in witness.seen] == [f"ou={n}" for n in range(1, 21)]
     # the last one was due at 19 ms and answered after 100: the wait is in its response
     # time, not in its service time
     response = result.histogram(RESPONSE_TIME, operation=SEARCH)
@@ -164,23 +152,24 @@ def test_sessions_that_follow_one_another_get_connections_of_their_own(
     with FakeLdap(witness) as server:
         result = run(replaying(server.uri, made, tmp_path), duration_ns=3 * S)
     result.assert_balanced()
-    assert len({peer for _, peer, _ in witness.seen}) == 3
+    assert len({peer for peer, _ in witness.seen}) == 3
     assert result.count("succeeded", operation=SEARCH) == 3
     assert result.count("succeeded", operation=UNBIND) == 3
     assert result.stream_count("connects") == 3
     assert result.stream_count("disconnects") == 0
 
 
-def test_as_fast_as_possible_waits_for_answers_only(tmp_path: Path) -> None:
+def test_as_fast_as_possible_waits_for_answers_only(
+    responder: Responder, tmp_path: Path
+) -> None:
     # an hour of log, four connections
     sessions = [
         session(0, [k * 36 * S for k in range(100)], 3600 * S) for _ in range(4)
     ]
     made = scheduled(sessions, Pace(0, 10 * S, None))
     assert len(made.connections) == 4
-    with responding() as responder:
-        load = replaying(responder.uri, made, tmp_path, model="closed")
-        result = run(load, duration_ns=20 * S)
+    load = replaying(responder.uri, made, tmp_path, model="closed")
+    result = run(load, duration_ns=20 * S)
     result.assert_balanced()
     assert result.count("succeeded", operation=SEARCH) == 400
     assert result.count("succeeded", operation=UNBIND) == 4
@@ -247,14 +236,15 @@ def test_connection_answered_before_it_has_taken_a_request_goes_on(
     assert result.count("succeeded", operation=SEARCH) == 12
 
 
-def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_refused(
+    responder: Responder, tmp_path: Path
+) -> None:
     made = scheduled([session(0, [0], None)], Pace(0, S))
-    with responding() as responder:
-        load = replaying(responder.uri, made, tmp_path)
-        path = Path(load["trace"])
-        path.write_bytes(path.read_bytes()[:-8])
-        with pytest.raises(ValueError, match="trace: at byte 32"):
-            run(load)
-        path.write_bytes(struct.pack("<8sQQQ", b"SLT9", 0, 0, 0))
-        with pytest.raises(ValueError, match="this is no trace"):
-            run(load)
+    load = replaying(responder.uri, made, tmp_path)
+    path = Path(load["trace"])
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ValueError, match="trace: at byte 32"):
+        run(load)
+    path.write_bytes(struct.pack("<8sQQQ", b"SLT9", 0, 0, 0))
+    with pytest.raises(ValueError, match="this is no trace"):
+        run(load)

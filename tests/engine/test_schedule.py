@@ -29,22 +29,13 @@ from support.engine import (
     open_stream,
     run,
     search,
-    searched_value,
-    sequence_of,
     sleep_until,
     start,
+    start_responder,
     steady,
     stream,
-    uniform,
 )
 from support.fake_ldap import FakeLdap, answer, never
-
-
-@pytest.fixture
-def responder() -> Responder:
-    server = Responder()
-    server.start()
-    return server
 
 
 @pytest.mark.parametrize(("workers", "connections"), [(1, 4), (2, 3), (2, 1)])
@@ -176,8 +167,7 @@ def test_what_waits_behind_late_sends_is_late_itself(stop_ms: int) -> None:
     """Eight slots of 10 ms, at half their load: a stop leaves 60 arrivals that are due,
     of which eight find a slot at once. The others wait for as long, but not for the
     directory."""
-    server = Responder(delays=[(1, 10 * MS)])
-    server.start()
+    server = start_responder(delays=[(1, 10 * MS)])
     load = open_stream(server.uri, 400, connections=8, in_flight=1, arrivals="constant")
     with in_process(load, duration_ns=2 * S) as (pid, future):
         while server.counts()["search"] < 200:
@@ -212,62 +202,6 @@ def test_late_arrival_that_found_a_free_slot_has_no_backlog_wait() -> None:
         outcome = future.result()
     assert outcome.histogram(SEND_LAG).max_ns > 50 * MS
     assert outcome.histogram(BACKLOG_WAIT).max_ns == 0
-
-
-def test_sequence_is_emitted_once_by_agents_and_workers_together() -> None:
-    """1000 arrivals and 1000 members over 2 agents of 2 workers each."""
-    with FakeLdap(answer) as server:
-        engines = [
-            new_engine(
-                [
-                    open_stream(
-                        server.uri,
-                        2000,
-                        profile=[steady(2000), BUSY_LATER],
-                        first_connection=agent,
-                        connection_stride=2,
-                        total_connections=8,
-                        operations=[search(sequence_of(5000, 5999))],
-                    )
-                ],
-                workers=2,
-                duration_ns=500 * MS,
-            )
-            for agent in range(2)
-        ]
-        for engine in engines:
-            start(engine)
-        for engine in engines:
-            outcome = collect(engine)
-            assert outcome.count("completed") == 500
-        emitted = [searched_value(request.content) for request in server.requests]
-    assert sorted(emitted) == list(range(5000, 6000))
-
-
-def test_equal_seeds_draw_equal_values_and_other_seeds_others() -> None:
-    def draw(seed: int) -> list[int]:
-        with FakeLdap(answer) as server:
-            operations = [search(uniform(0, 10**9))]
-            run(
-                stream(server.uri, connections=1, operations=operations),
-                duration_ns=100 * MS,
-                seed=seed,
-            )
-        return [searched_value(request.content) for request in server.requests]
-
-    first, again, other = draw(1), draw(1), draw(2)
-    shared = min(len(first), len(again), len(other))
-    assert shared > 5
-    assert first[:shared] == again[:shared]
-    assert not set(first) & set(other)
-
-
-def test_workers_draw_different_values() -> None:
-    with FakeLdap(answer) as server:
-        operations = [search(uniform(0, 10**9))]
-        run(stream(server.uri, connections=2, operations=operations), workers=2)
-    drawn = [searched_value(request.content) for request in server.requests]
-    assert len(set(drawn)) == len(drawn)
 
 
 @pytest.mark.parametrize(("connections", "workers"), [(4, 3), (3, 2), (8, 3)])
@@ -354,8 +288,7 @@ def test_connections_are_dealt_to_the_uris_by_their_global_number() -> None:
 
 
 def test_requests_intended_in_the_measure_phase_are_marked_wherever_they_end() -> None:
-    server = Responder(delays=[(1, 150 * MS)])
-    server.start()
+    server = start_responder(delays=[(1, 150 * MS)])
     outcome = run(
         open_stream(server.uri, 100, in_flight=16),
         duration_ns=500 * MS,

@@ -22,7 +22,8 @@ from math import ceil
 
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import RunRecord
-from support.chaos_fleet import INTERVAL_S, ChaosFleet
+from support.chaos_fleet import AGENTS, INTERVAL_S, ChaosFleet
+from support.fleet import FINAL
 from support.histograms import histograms_of
 from support.intervals import Interval, stored_intervals
 from support.tallied_engine import read_tally
@@ -106,6 +107,20 @@ def check_books(
         for record in books.stored[agent].values():
             _check_histograms(record)
     _check_gaps(fleet, books)
+    return books
+
+
+def check_ended(
+    fleet: ChaosFleet, run_id: str, *killed: str, state: str = "finished"
+) -> Books:
+    """Assert that the run ends in this state, that the agents are idle again, and that
+    the books balance. A finished run without a killed agent lacks nothing."""
+    status = fleet.wait_for(run_id, *FINAL, timeout_s=60.0)
+    assert status.state == state, f"{status.state_detail}\n{fleet.logs()}"
+    fleet.heal(*AGENTS)
+    books = check_books(fleet, run_id, killed=dict.fromkeys(killed, 0.0))
+    if state == "finished" and not killed:
+        assert missing(books) == set()
     return books
 
 

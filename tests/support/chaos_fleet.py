@@ -36,6 +36,8 @@ from support.tallied_engine import tallied_engine
 T = TypeVar("T")
 
 INTERVAL_S = 0.2
+#: The agents of most tests.
+AGENTS = ("a", "b")
 
 _PATIENCE = 6
 #: The coordinator waits 30 s for agents that do not end.
@@ -178,6 +180,10 @@ class ChaosFleet(FleetOfProcesses):
 
     def run(self, run_id: str) -> pb.RunStatus:
         return self._asked(lambda client: client.run(run_id))
+
+    def events(self, run_id: str) -> list[str]:
+        """Return the kinds of the run's events, in order."""
+        return [event.kind for event in self.run(run_id).events]
 
     def agents(self) -> dict[str, pb.AgentStatus]:
         found = self._asked(lambda client: client.agents())

@@ -12,6 +12,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from ldapslam.agent import _engine
 from ldapslam.jobs.connection_settings import (
     BindSettings,
@@ -60,10 +62,6 @@ def nested(tag: int, *parts: bytes) -> bytes:
 
 def source(kind: int, lo: int = 0, hi: int = 0, data: bytes = b"") -> Source:
     return (kind, lo, hi, 1, 0, data, 0.0, 0.0)
-
-
-def sequence_of(lo: int, hi: int) -> Source:
-    return source(SEQUENCE, lo, hi)
 
 
 def uniform(lo: int, hi: int) -> Source:
@@ -119,6 +117,64 @@ def modify() -> dict[str, Any]:
         "response_tag": 0x67,
         "program": program,
         "values": [source(STRING, 8, data=b"abc")],
+    }
+
+
+def add(**changes: Any) -> dict[str, Any]:
+    """Adds the DN in variable 0, which it draws."""
+    return {
+        "name": "add",
+        "response_tag": 0x69,
+        "program": nested(0x68, nested(0x04, value(0)), literal(b"\x30\x00")),
+        "values": [variable(0)],
+        "lets": [(0, literal(b"cn=") + value(0), [uniform(0, 10**9)])],
+        **changes,
+    }
+
+
+def delete(**changes: Any) -> dict[str, Any]:
+    """Deletes the DN in variable 0."""
+    return {
+        "name": "delete",
+        "response_tag": 0x6B,
+        "program": nested(0x4A, value(0)),
+        "values": [variable(0)],
+        **changes,
+    }
+
+
+def paged_search(cookie: int) -> dict[str, Any]:
+    """`search` with pages of ten; its cookie is in the variable of this number."""
+    paged = search(cookie_variable=cookie)
+    oid = b"\x04\x161.2.840.113556.1.4.319"
+    size_and_cookie = nested(0x30, literal(b"\x02\x01\x0a"), nested(0x04, value(1)))
+    control = nested(0x30, literal(oid), nested(0x04, size_and_cookie))
+    paged["program"] += nested(0xA0, control)
+    paged["values"] = [*paged["values"], variable(cookie)]
+    return paged
+
+
+def sasl_bind(mechanism: str = "PLAIN", first: int = 0) -> dict[str, Any]:
+    """User, password and credentials are three variables, from `first` on."""
+    name = mechanism.encode()
+    return {
+        "name": "bind",
+        "response_tag": 0x61,
+        "program": nested(
+            0x60,
+            literal(b"\x02\x01\x03\x04\x00"),
+            nested(
+                0xA3,
+                literal(b"\x04" + bytes([len(name)]) + name),
+                nested(0x04, value(0)),
+            ),
+        ),
+        "values": [variable(first + 2)],
+        "lets": [
+            (first, literal(b"user"), []),
+            (first + 1, literal(b"pencil"), []),
+        ],
+        "sasl": (mechanism, first, first + 1, -1, first + 2),
     }
 
 
@@ -387,6 +443,21 @@ def in_process(
     with ProcessPoolExecutor(1, mp_context=context) as executor:
         pid = executor.submit(os.getpid).result()
         yield pid, executor.submit(run, *streams, **settings)
+
+
+def connect_error(uri: str, **changes: Any) -> _engine.ConnectError:
+    """Return why `prepare` fails for a stream."""
+    engine = new_engine([stream(uri, **changes)])
+    with pytest.raises(_engine.ConnectError) as caught:
+        engine.prepare()
+    engine.close()
+    return caught.value
+
+
+def start_responder(**settings: Any) -> _engine.Responder:
+    server = _engine.Responder(**settings)
+    server.start()
+    return server
 
 
 def sleep_until(mono_ns: int) -> None:

@@ -11,10 +11,17 @@ from __future__ import annotations
 
 import socket
 import ssl
+from pathlib import Path
 
 # What RFC 8446 calls a TLSPlaintext: type, version, length, content.
 ALERT, HANDSHAKE, APPLICATION_DATA = 21, 22, 23
 HANDSHAKE_FAILURE, INTERNAL_ERROR = 40, 80
+
+
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def record(kind: int, content: bytes) -> bytes:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from ldapslam.jobs.plan import share
+from ldapslam.jobs.rates.profile import Segment
 from ldapslam.jobs.requests.template import Node, Template, compile_template
 
 CSRC = Path(__file__).parents[2] / "agent" / "csrc"
@@ -27,7 +28,6 @@ _SOURCES = (
 )
 
 CONSTANT, POISSON, UNIFORM_ARRIVALS = range(3)
-LINEAR, SINE = range(2)
 
 
 class Share(NamedTuple):
@@ -46,16 +46,6 @@ class Share(NamedTuple):
 
 
 ALONE = Share()
-
-
-class Segment(NamedTuple):
-    """A piece of a rate profile, in the engine's terms."""
-
-    kind: int
-    duration_ns: int
-    a: float
-    b: float
-    c: float = 0.0
 
 
 def fleet(connections: int, workers: Sequence[int]) -> list[Share]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from ldapslam.agent._engine import Responder
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.results.histogram import Histogram
+from support.histograms import bucket_index
 
 PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 
@@ -21,6 +22,12 @@ def percentile_of(record: npt.NDArray[np.int64], p: float) -> float:
 
 def record_of(*servers: Responder) -> npt.NDArray[np.int64]:
     return np.concatenate([np.array(s.record(), dtype=np.int64) for s in servers])
+
+
+def above(histogram: Histogram, ns: int) -> int:
+    """Return the number of values of at least `ns`, to the precision of the buckets."""
+    (bucket,) = bucket_index(np.array([ns // 1000]))
+    return int(histogram.counts[bucket:].sum())
 
 
 def assert_same_percentiles(reported: Histogram, record: npt.NDArray[np.int64]) -> None:

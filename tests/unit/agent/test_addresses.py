@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ldapslam.agent.admission.addresses import reach, with_locations
+from ldapslam.agent.admission.addresses import with_locations
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.admission.target_rules import DEFAULT_RULES, parse_rule, parse_rules
 from ldapslam.base.errors import ConfigError, TargetNotAllowed, TargetUnreachable
@@ -179,11 +179,6 @@ def test_a_name_that_is_resolved_again_needs_somebody_to_vouch_for_it(
     else:
         with pytest.raises(TargetNotAllowed, match="verify: false"):
             placed(plan, rule)
-
-
-def test_numeric_hosts_need_no_name() -> None:
-    assert reach("ldap://127.0.0.1:1389").text == "127.0.0.1/1389"
-    assert reach("ldap://127.0.0.1:1389").is_name_safe
 
 
 @pytest.mark.parametrize(

@@ -162,13 +162,3 @@ def test_a_class_is_named_by_its_operator_or_installed_for_it(
     with pytest.raises(NotGranted, match="may not run the class") as caught:
         check_grants(job, plan, limits, "a1")
     assert f"allow-class = '{class_path}'" in str(caught.value.hint)
-
-
-def test_limits_go_to_the_engines_process_whole() -> None:
-    limits = AgentLimits(
-        secrets=("env:A",),
-        classes=("my",),
-        own_files=("/k",),
-        max_orphan_ns=5_000_000_000,
-    )
-    assert AgentLimits.from_json(limits.to_json()) == limits

@@ -179,6 +179,12 @@ def test_limits_survive_the_way_to_the_engines_process() -> None:
         max_cpu_ratio=0.5,
         spool_quota_bytes=1 << 30,
         max_runs=3,
+        logs=("/var/log/slapd.log",),
+        imports=("/data",),
+        secrets=("env:A",),
+        classes=("my",),
+        own_files=("/k",),
+        max_orphan_ns=5 * S,
     )
     assert AgentLimits.from_json(limits.to_json()) == limits
     # a message without limits is one of the defaults, which are the strictest
@@ -201,7 +207,6 @@ def test_a_log_is_read_only_where_it_is_allowed(tmp_path: Path) -> None:
     for path in (log, secret):
         path.touch()
     limits = AgentLimits(logs=(str(log),))
-    assert AgentLimits.from_json(limits.to_json()) == limits
     assert limits.allows_log(str(log))
     assert not limits.allows_log(str(secret))
     # a way around by a link is none
@@ -228,7 +233,6 @@ def test_imports_use_what_is_allowed_and_what_is_below_it(tmp_path: Path) -> Non
     assert not limits.allows_program(str(place / "program"))
     assert not AgentLimits().allows_import(str(place))
     assert AgentLimits(imports=("any",)).allows_program("/bin/sh")
-    assert AgentLimits.from_json(limits.to_json()) == limits
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from ldapslam.agent.admission.addresses import host_and_port
 from ldapslam.agent.admission.preflight import Probe, probes
-from ldapslam.directory.tls_diagnosis import START_TLS_REQUEST
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,
@@ -54,13 +53,6 @@ def test_each_way_to_use_a_server_is_tried_once() -> None:
         Probe("ldap://x", starting_tls),
         Probe("ldap://y", starting_tls),
     ]
-
-
-def test_the_start_tls_request_is_the_rfcs() -> None:
-    # SEQUENCE { messageID 1, [APPLICATION 23] { [0] 1.3.6.1.4.1.1466.20037 } }
-    assert START_TLS_REQUEST.hex() == (
-        "301d020101" + "7718" + "8016" + b"1.3.6.1.4.1.1466.20037".hex()
-    )
 
 
 def test_the_password_of_a_sasl_bind_is_not_shown_in_a_simple_one() -> None:

@@ -249,30 +249,15 @@ def test_the_engines_lease_begins_when_the_coordinator_was_last_heard() -> None:
     ]
 
 
-def test_a_drain_may_last_longer_than_the_lease_of_the_load() -> None:
-    agent = agent_in(State.READY)
-    agent.handle(StartReceived("r", T0_NS), S)
-    commands = agent.handle(IntervalClosed(1, "last planned"), 4 * S)
-    (lease,) = (one for one in commands if isinstance(one, ExtendLease))
-    assert lease.until_mono_ns > 4 * S + GRACE_NS
-
-
-def test_an_engine_that_ended_for_want_of_a_lease_ended_early() -> None:
-    agent = agent_in(State.RUNNING)
-    agent.handle(IntervalClosed(0, "x", is_final=True), 3 * S)
-    finished = EngineFinished(FACTS, "its agent did not extend the lease")
-    assert agent.handle(finished, 3 * S) == [
-        ReportFinished("r", "its agent did not extend the lease", 1, FACTS)
-    ]
-
-
-def test_an_engine_through_with_its_counts_ends_the_run_before_its_plan_does() -> None:
+@pytest.mark.parametrize("reason", ["", "its agent did not extend the lease"])
+def test_an_engine_may_end_before_its_plan_does(reason: str) -> None:
+    """When it is through with its counts, or for want of a lease."""
     agent = agent_in(State.RUNNING)
     last = IntervalClosed(0, "x", is_final=True)
     assert agent.handle(last, 3 * S) == [ReportInterval("r", 0, "x")]
     states = [agent.state]
-    assert agent.handle(EngineFinished(FACTS), 3 * S) == [
-        ReportFinished("r", "", 1, FACTS)
+    assert agent.handle(EngineFinished(FACTS, reason), 3 * S) == [
+        ReportFinished("r", reason, 1, FACTS)
     ]
     assert [*states, agent.state] == [State.DRAINING, State.IDLE]
 
@@ -305,10 +290,6 @@ def test_a_second_run_is_turned_away(state: AgentRunState) -> None:
     assert report.run_id == "other"
     assert isinstance(report.error, FleetError)
     assert agent.run_id == "r"
-
-
-def test_the_same_order_again_changes_nothing() -> None:
-    agent = agent_in(State.RUNNING)
     assert agent.handle(PrepareReceived("r", TIMEOUT_NS), S) == []
 
 
@@ -413,12 +394,6 @@ def test_preparations_without_a_coordinator_are_given_up(state: AgentRunState) -
     assert isinstance(commands[1], ReportFinished)
 
 
-def test_an_idle_agent_leaves_when_told_to_end() -> None:
-    assert AgentRun().handle(TerminateRequested("SIGTERM"), 0) == [
-        LeaveFleet("SIGTERM")
-    ]
-
-
 def test_an_agent_told_to_end_drains_then_leaves() -> None:
     agent = agent_in(State.RUNNING)
     assert agent.handle(TerminateRequested("SIGTERM"), 3 * S) == [DrainEngine()]
@@ -431,9 +406,10 @@ def test_an_agent_told_to_end_drains_then_leaves() -> None:
     ]
 
 
-def test_a_leaving_agent_takes_no_run() -> None:
+def test_an_idle_agent_told_to_end_leaves_and_takes_no_run() -> None:
     agent = AgentRun()
-    agent.handle(TerminateRequested("SIGTERM"), 0)
+    commands = agent.handle(TerminateRequested("SIGTERM"), 0)
+    assert commands == [LeaveFleet("SIGTERM")]
     (refused,) = agent.handle(PrepareReceived("next", 0), 0)
     assert isinstance(refused, ReportFailed)
     assert agent.state is State.IDLE

@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.base.address import (
-    check_plaintext,
-    grpc_target,
-    is_local,
-    split_host_port,
-)
+from ldapslam.base.address import check_plaintext, grpc_target, is_local
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.fields.thresholds import SET_UP_METRICS, TIME_METRICS
 from ldapslam.proto import common_pb2 as pb
@@ -24,7 +19,6 @@ from ldapslam.proto.fields import (
     GAUGES,
     METRICS,
     OPERATION_COUNTERS,
-    OUTCOMES,
     SET_UP_TIMES,
     STREAM_COUNTERS,
 )
@@ -38,7 +32,7 @@ from ldapslam.transport.messages import (
     read_frame_async,
     snapshot_message,
 )
-from support.histograms import histogram_messages, histograms_of
+from support.histograms import histograms_of
 
 # Frames.
 
@@ -67,10 +61,6 @@ READERS = pytest.mark.parametrize(
 def test_a_message_survives_its_frame(read: Any, value: int) -> None:
     message = EngineStarted(start_error_ns=value)
     assert read(encode_frame(message)) == message
-
-
-@READERS
-def test_the_end_of_the_stream_is_no_message(read: Any) -> None:
     assert read(b"") is None
 
 
@@ -148,10 +138,6 @@ def test_an_address_that_others_reach_needs_insecure() -> None:
         check_plaintext("10.0.0.7:7400", insecure=False)
 
 
-def test_an_ipv6_address_loses_its_brackets() -> None:
-    assert split_host_port("[::1]:7400") == ("::1", 7400)
-
-
 # Snapshots.
 
 
@@ -163,20 +149,6 @@ def test_thresholds_know_the_metrics_of_the_protocol() -> None:
 def test_counters_are_told_from_gauges_and_durations() -> None:
     assert OPERATION_COUNTERS[:3] == ("scheduled", "sent", "completed")
     assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == {*GAUGES, "down_ns"}
-
-
-def test_histograms_keep_their_names() -> None:
-    packed = {(one, other): b"x" for one in METRICS for other in OUTCOMES}
-    operation = pb.OperationInterval(histograms=histogram_messages(packed))
-    assert histograms_of(operation) == packed
-    operation = pb.OperationInterval(
-        histograms=[
-            pb.Histogram(
-                metric=pb.METRIC_BACKLOG_WAIT, outcome=pb.OUTCOME_EXPECTED, packed=b"y"
-            )
-        ]
-    )
-    assert histograms_of(operation) == {("backlog_wait", "expected"): b"y"}
 
 
 def test_a_snapshot_gets_names_for_numbers() -> None:
