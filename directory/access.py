@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections with python-ldap, set up as a stream's are: TLS, then the bind.
 
-For clients of Python job types, the clean-up and everything else but the engine.
-Failures have the types of the preflight, which ran before and explains them better.
+For everything but the engine. An error names the cause and the remedy; only the
+preflight finds out why TLS failed.
 
 A connection to addresses that were checked before (addresses.py) is made here and
 handed to libldap, and libldap is kept from making another one by the name.
@@ -11,6 +11,7 @@ handed to libldap, and libldap is kept from making another one by the name.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import time
@@ -39,6 +40,33 @@ _TCP_CLOSE = 7
 _UNBIND_REQUEST = bytes.fromhex("30 08 02 04 7fffffff 42 00")
 #: Where nobody listens: where libldap would go by itself when a connection is lost.
 _NOWHERE = "ldapi://%2Fdev%2Fnull%2Fnowhere"
+_CONNECT_HINTS = {
+    errno.ECONNREFUSED: "is the directory running, and does it listen on the port in "
+    "`targets`?",
+    errno.ENOENT: "no such socket: is slapd running with this ldapi:// URI in -h?",
+    errno.EACCES: "the user who connects may not use this socket",
+    errno.ENOTSOCK: "the path is not a socket; write / as %2F in an ldapi:// URI",
+    errno.EHOSTUNREACH: "no route from the host that connects",
+    errno.ENETUNREACH: "no route from the host that connects",
+    errno.ETIMEDOUT: "does a firewall drop what is sent to the directory?",
+}
+_NO_LDAP = (
+    "is it an LDAP server that listens there? If the port is for TLS, write ldaps://"
+)
+_BIND_HINTS = {
+    ldap.INVALID_CREDENTIALS: "check `bind.dn` and the password that `bind.password` "
+    "names; servers answer so for an unknown DN too",
+    ldap.CONFIDENTIALITY_REQUIRED: "the server wants TLS before a bind: use ldaps:// "
+    "or `tls: {start_tls: true}`",
+    ldap.STRONG_AUTH_REQUIRED: "the server wants a stronger bind, or TLS before it: "
+    "try `tls: {start_tls: true}`",
+    ldap.INAPPROPRIATE_AUTH: "the server refuses this kind of bind: without `bind` in "
+    "the job it is anonymous",
+    ldap.UNWILLING_TO_PERFORM: "the server does not allow this bind; is anonymous "
+    "access disabled, or the account locked?",
+    ldap.NO_SUCH_OBJECT: "the entry of `bind.dn` does not exist",
+    ldap.INVALID_DN_SYNTAX: "`bind.dn` is not a DN to this server",
+}
 
 
 def connect(
@@ -85,7 +113,7 @@ def _dialled(
     uri: str, addresses: str, timeout_s: float, new: Callable[..., Any]
 ) -> Any:
     """A python-ldap object connected to the first of the addresses that accepts."""
-    connected = _dial(uri, addresses, timeout_s)
+    connected = dial(uri, addresses, timeout_s)
     connected.setblocking(True)  # libldap waits in its reads and writes
     fileno = connected.detach()
     try:
@@ -95,20 +123,29 @@ def _dialled(
         raise
 
 
-def _dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
-    reason = "it has no address"
-    last: OSError | None = None
+def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
+    """A connection to the first of the addresses that accepts; TargetUnreachable."""
+    failure = TargetUnreachable(uri, "it has no address")
     for text in addresses.split():
         address, _, port = text.rpartition("/")
         try:
             return socket.create_connection((address, int(port)), timeout_s)
         except OSError as error:
-            last = error
-            why = (error.strerror or str(error)).lower()
-            if isinstance(error, TimeoutError):
-                why = f"no answer within {timeout_s:g} s"
-            reason = f"connect to {address} port {port}: {why}"
-    raise TargetUnreachable(uri, reason) from last
+            failure = not_connected(uri, f"{address} port {port}", error, timeout_s)
+    raise failure
+
+
+def not_connected(
+    uri: str, place: str, error: OSError, timeout_s: float
+) -> TargetUnreachable:
+    """The error of a server to which no connection was made."""
+    why, code = (error.strerror or str(error)).lower(), error.errno
+    if isinstance(error, TimeoutError):
+        why, code = f"no answer within {timeout_s:g} s", errno.ETIMEDOUT
+    hint = _CONNECT_HINTS.get(code or 0)
+    failure = TargetUnreachable(uri, f"connect to {place}: {why}", hint=hint)
+    failure.__cause__ = error
+    return failure
 
 
 def unbind_and_wait(connection: Any) -> bool:
@@ -172,10 +209,16 @@ def _bind(connection: Any, uri: str, access: ConnectionSettings) -> None:
     except ldap.LDAPError as error:
         code, text = result_code_of(error), error_text(error)
         if code > 0:
-            raise BindRejected(uri, access.bind.dn, code, text) from error
+            hint = _BIND_HINTS.get(type(error))
+            raise BindRejected(uri, access.bind.dn, code, text, hint=hint) from error
         if uri.startswith("ldaps:"):
             raise TlsHandshakeFailed(uri, text) from error
-        raise TargetUnreachable(uri, text) from error
+        if isinstance(error, ldap.TIMEOUT):
+            timeout_s = access.connect_timeout_ns / 1e9
+            text = f"the bind was not answered within {timeout_s:g} s"
+        # a server with known addresses has accepted the connection
+        hint = _NO_LDAP if access.addresses.get(uri) else None
+        raise TargetUnreachable(uri, text, hint=hint) from error
 
 
 def _values(error: ldap.LDAPError) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def explain_tls_failure(
     timeout_s: float,
     address: str | None = None,
 ) -> tuple[str, str | None]:
-    """What is wrong (empty: this handshake succeeded) and the remedy, if known. The
+    """What is wrong (empty: no more than libldap said) and the remedy, if known. The
     certificate must name `host`; `address` is where to connect."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file if tls.verify else None)
@@ -65,7 +65,7 @@ def explain_tls_failure(
                         f"is it a port for TLS from the first byte? write ldaps://{host}:"
                         f"{port} and leave StartTLS out",
                     )
-                return "StartTLS was refused", "the server has no TLS set up"
+                return "", "the server has no TLS set up, or offers it as ldaps:// only"
             with context.wrap_socket(raw, server_hostname=host):
                 return "", None
     except ssl.SSLCertVerificationError as error:

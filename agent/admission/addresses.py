@@ -87,47 +87,6 @@ def _is_numeric(host: str) -> bool:
     return True
 
 
-def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Location:
-    """The location of the server, with its allowed addresses; TargetNotAllowed."""
-    rules = limits.targets
-    if uri.startswith("ldapi:"):
-        path = socket_path(uri)
-        if not any(rule.allows_socket(path) for rule in rules):
-            raise _refusal(uri, agent, limits, f"ldapi:{path}" if path else "ldapi")
-        return reach(uri)
-    host, port = host_and_port(uri)
-    if any(rule.allows_name(host, port) for rule in rules):
-        return replace(reach(uri, resolver), is_name_safe=True)
-    location = reach(uri, resolver)
-    found = [
-        address
-        for address in location.addresses
-        if any(rule.allows_address(address, port) for rule in rules)
-    ]
-    if not found:
-        raise _refusal(uri, agent, limits, f"{host}:{port}", location.addresses)
-    return replace(location, addresses=tuple(found))
-
-
-def _refusal(
-    uri: str,
-    agent: str,
-    limits: AgentLimits,
-    remedy: str,
-    addresses: Iterable[str] = (),
-) -> TargetNotAllowed:
-    shown = ", ".join(addresses)
-    where = f"it is at {shown}; " if shown else ""
-    rules = " ".join(rule.text for rule in limits.targets)
-    return TargetNotAllowed(
-        uri,
-        agent,
-        f"{where}allowed are {rules}",
-        hint=f"if the agent's operator agrees: `--allow-target {remedy}` (in its "
-        "settings `allow-target`), in addition to the present rules",
-    )
-
-
 def with_locations(
     plan: AgentPlan, limits: AgentLimits, agent: str, resolver: Resolver = resolve
 ) -> tuple[AgentPlan, dict[str, Location]]:
@@ -140,7 +99,10 @@ def with_locations(
     for stream in sorted(plan.streams, key=_may_be_absent):
         for uri in stream.uris:
             if uri not in locations:
-                locations[uri] = _location(stream, uri, limits, agent, resolver)
+                locations[uri] = allowed(
+                    *(uri, limits, agent, resolver),
+                    may_be_absent=_may_be_absent(stream),
+                )
             _check_name(stream, locations[uri], agent)
     for stream in plan.streams:
         texts = {uri: locations[uri].text for uri in stream.uris}
@@ -153,17 +115,56 @@ def _may_be_absent(stream: StreamPlan) -> bool:
     return stream.python is not None and not stream.python.needs_target
 
 
-def _location(
-    stream: StreamPlan, uri: str, limits: AgentLimits, agent: str, resolver: Resolver
+def allowed(
+    uri: str,
+    limits: AgentLimits,
+    agent: str,
+    resolver: Resolver,
+    *,
+    may_be_absent: bool = False,
 ) -> Location:
+    """The location of the server, with its allowed addresses; TargetNotAllowed, or
+    TargetUnreachable when its name does not resolve. It has no address if it may be
+    absent and its name is allowed."""
+    rules = limits.targets
+    if uri.startswith("ldapi:"):
+        path = socket_path(uri)
+        if any(rule.allows_socket(path) for rule in rules):
+            return reach(uri)
+        raise _refusal(uri, agent, limits, f"ldapi:{path}" if path else "ldapi", ())
+    host, port = host_and_port(uri)
+    is_name_allowed = any(rule.allows_name(host, port) for rule in rules)
     try:
-        return allowed(uri, limits, agent, resolver)
+        location = reach(uri, resolver)
     except TargetUnreachable:
-        host, port = host_and_port(uri)
-        is_allowed = any(rule.allows_name(host, port) for rule in limits.targets)
-        if not (is_allowed and _may_be_absent(stream)):
+        if not (is_name_allowed and may_be_absent):
             raise
-        return Location(uri, (), port, is_name_safe=True)
+        location = Location(uri, (), port, is_name_safe=True)
+    if is_name_allowed:
+        return replace(location, is_name_safe=True)
+    addresses = tuple(
+        address
+        for address in location.addresses
+        if any(rule.allows_address(address, port) for rule in rules)
+    )
+    if not addresses:
+        raise _refusal(uri, agent, limits, f"{host}:{port}", location.addresses)
+    return replace(location, addresses=addresses)
+
+
+def _refusal(
+    uri: str, agent: str, limits: AgentLimits, remedy: str, addresses: Iterable[str]
+) -> TargetNotAllowed:
+    shown = ", ".join(addresses)
+    where = f"it is at {shown}; " if shown else ""
+    rules = " ".join(rule.text for rule in limits.targets)
+    return TargetNotAllowed(
+        uri,
+        agent,
+        f"{where}allowed are {rules}",
+        hint=f"if the agent's operator agrees: `--allow-target {remedy}` (in its "
+        "settings `allow-target`), in addition to the present rules",
+    )
 
 
 def _check_name(stream: StreamPlan, location: Location, agent: str) -> None:

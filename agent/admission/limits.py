@@ -25,6 +25,10 @@ from ldapslam.jobs.types.built_in import BulkLoad
 
 #: Every path that the agent can use.
 ANY_PATH = "any"
+_NO_BOUND = (
+    "give them an open load, or a closed one with a think time; or take agents without "
+    "`max-rate`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +159,22 @@ def check_part(part: Part, limits: AgentLimits, agent: str) -> None:
     if limits.max_connections is not None:
         most = limits.max_connections // limits.max_runs
         if part.connections > most:
-            raise AgentLimitExceeded(
-                agent,
-                f"{part.connections:,} connections",
-                f"{most:,}{each}",
-                "max-connections",
-            )
+            share, limit = f"{part.connections:,} connections", f"{most:,}{each}"
+            raise AgentLimitExceeded(agent, share, limit, "max-connections")
     if limits.max_rate_per_s is not None:
-        _check_rate(part, limits.max_rate_per_s / limits.max_runs, agent, each)
+        most_per_s = limits.max_rate_per_s / limits.max_runs
+        limit = f"{most_per_s:,g}/s{each}"
+        if part.peak_rate_per_s is None:
+            share = (
+                f"streams without a bound of their rate ({', '.join(part.unbounded)})"
+            )
+            error = AgentLimitExceeded(agent, share, limit, "max-rate")
+            error.hint = _NO_BOUND
+            raise error
+        # rates are sums of fractions: what is equal on paper must pass
+        if part.peak_rate_per_s > most_per_s * (1 + 1e-9):
+            share = f"up to {part.peak_rate_per_s:,.1f} requests/s"
+            raise AgentLimitExceeded(agent, share, limit, "max-rate")
     lengths = (
         ("a length of {}", part.duration_ns, limits.max_duration_ns, "max-duration"),
         (
@@ -176,30 +188,6 @@ def check_part(part: Part, limits: AgentLimits, agent: str) -> None:
         if limit_ns is not None and asked_ns > limit_ns:
             asked = share.format(format_duration(asked_ns))
             raise AgentLimitExceeded(agent, asked, format_duration(limit_ns), setting)
-
-
-def _check_rate(part: Part, most_per_s: float, agent: str, each: str) -> None:
-    if part.peak_rate_per_s is None:
-        names = ", ".join(part.unbounded)
-        error = AgentLimitExceeded(
-            agent,
-            f"streams without a bound of their rate ({names})",
-            f"{most_per_s:,g}/s{each}",
-            "max-rate",
-        )
-        error.hint = (
-            "give them an open load, or a closed one with a think time; or take agents "
-            "without `max-rate`"
-        )
-        raise error
-    # rates are sums of fractions: what is equal on paper must pass
-    if part.peak_rate_per_s > most_per_s * (1 + 1e-9):
-        raise AgentLimitExceeded(
-            agent,
-            f"up to {part.peak_rate_per_s:,.1f} requests/s",
-            f"{most_per_s:,g}/s{each}",
-            "max-rate",
-        )
 
 
 def describe_limits(document: Mapping[str, Any]) -> list[str]:
