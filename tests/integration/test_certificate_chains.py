@@ -89,43 +89,33 @@ def registered(made: SecureCoordinator, files: TlsFiles, name: str) -> None:
 
 
 def test_callers_of_several_authorities_below_one_have_their_names(
-    chained: Chained,
+    chained: Chained, tmp_path: Path
 ) -> None:
     made = chained.coordinator
-    assert refusal(made, chained.victor) == ""
     registered(made, chained.agent, "a1")
     with pytest.raises(grpc.RpcError) as caught:
         registered(made, chained.agent, "a2")
     assert isinstance(error_of_rpc(caught.value, made.address), AccessRefused)
-
-
-def test_a_certificate_without_those_in_between_is_not_taken(
-    chained: Chained, tmp_path: Path
-) -> None:
-    made = chained.coordinator
-    folder = tmp_path / "alone"
-    alone = chained.east.files(folder, "victor", Role.VIEWER, chained.root)
+    # without the certificates in between, one is not taken
+    alone = chained.east.files(tmp_path / "alone", "victor", Role.VIEWER, chained.root)
     assert refusal(made, alone) != ""
     reason = explained(CoordinatorUnreachable(made.address, ""), alone)
     assert "does not take the certificate" in str(reason)
     assert "between" in str(reason.hint)
-
-
-@pytest.mark.parametrize("which", ["leaf", "between"])
-def test_a_list_of_any_authority_of_the_chain_revokes(
-    chained: Chained, which: str
-) -> None:
-    made = chained.coordinator
-    if which == "leaf":
-        content = chained.east.revoked(chained.victor.identity().serial)
-    else:
-        content = chained.root.revoked(chained.east.certificate.serial_number)
-    assert refusal(made, chained.victor) == ""
-    made.authority.revoked_file.write_bytes(content)
-    deadline_s = time.monotonic() + 20
-    while "was revoked" not in refusal(made, chained.victor):
-        assert time.monotonic() < deadline_s, "the list is not in force"
-    registered(made, chained.agent, "a1")
+    # lists of each authority of a chain revoke
+    other = chained.east.files(
+        tmp_path / "other", "other", Role.VIEWER, chained.root, chained.east
+    )
+    for content, revoked in (
+        (chained.east.revoked(chained.victor.identity().serial), chained.victor),
+        (chained.root.revoked(chained.east.certificate.serial_number), other),
+    ):
+        assert refusal(made, revoked) == ""
+        made.authority.revoked_file.write_bytes(content)
+        deadline_s = time.monotonic() + 20
+        while "was revoked" not in refusal(made, revoked):
+            assert time.monotonic() < deadline_s, "the list is not in force"
+        registered(made, chained.agent, "a1")
 
 
 def test_another_authority_in_between_and_then_another_root_take_over(

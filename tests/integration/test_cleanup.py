@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from support.command_line import TIMEOUT_S, Running, ldapslam
 from support.lab import Lab
 from support.tree import tree
@@ -49,9 +51,8 @@ def write_job(folder: Path, lab: Lab, duration: str) -> Path:
     return path
 
 
-def clean_up_facts(results: Path) -> dict[str, Any]:
-    manifest = json.loads((results / "result.json").read_text())["manifest"]
-    (agent,) = manifest["agents"].values()
+def clean_up_facts(result: dict[str, Any]) -> dict[str, Any]:
+    (agent,) = result["manifest"]["agents"].values()
     facts: dict[str, Any] = agent["clean_up"]
     return facts
 
@@ -111,30 +112,25 @@ def wait_for_ledger(folder: Path, size: int = 1) -> Path:
 
 
 def test_a_run_removes_what_it_added(lab: Lab, tmp_path: Path) -> None:
-    before = tree(lab)
-    done = ldapslam(
-        "run", write_job(tmp_path, lab, "2s"), "--out", tmp_path / "out", cwd=tmp_path
-    )
-    assert done.returncode in (0, 3), done.stderr
-    assert tree(lab) == before
-    facts = clean_up_facts(tmp_path / "out")
-    assert facts["deleted"] == facts["entries"] > 0
-    assert facts["left"] == facts["already_gone"] == 0
-    assert not (tmp_path / "out" / "spool").exists()
-
-
-def test_what_a_run_added_against_its_expectation_is_removed_too(
-    lab: Lab, tmp_path: Path
-) -> None:
+    """Also what it added against the expectation of the job."""
     before = tree(lab)
     job = write_job(tmp_path, lab, "1s")
-    unexpected = "      - weight: 4\n        expect: [entryAlreadyExists]\n"
-    job.write_text(job.read_text().replace("      - weight: 4\n", unexpected))
+    document = yaml.safe_load(job.read_text())
+    [stream] = document["streams"]
+    other = json.loads(json.dumps(stream).replace("added.", "unexpected."))
+    other["operations"][0]["expect"] = ["entryAlreadyExists"]
+    document["streams"].append({**other, "name": "others"})
+    job.write_text(yaml.safe_dump(document))
     done = ldapslam("run", job, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert tree(lab) == before
-    facts = clean_up_facts(tmp_path / "out")
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["totals"]["writers.add"]["succeeded"] > 0
+    assert result["totals"]["others.add"]["failed"] > 0
+    facts = clean_up_facts(result)
     assert facts["deleted"] == facts["entries"] > 0
+    assert facts["left"] == facts["already_gone"] == 0
+    assert not (tmp_path / "out" / "spool").exists()
 
 
 def test_a_run_that_is_cancelled_removes_what_it_added(
@@ -157,7 +153,7 @@ def test_a_command_in_a_hurry_says_how_to_remove_what_is_left(
     out = tmp_path / "out"
     job = write_job(tmp_path, lab, "60s")
     with Running("run", job, "--out", out, cwd=tmp_path) as running:
-        wait_for_ledger(out, size=50)
+        ledger = wait_for_ledger(out, size=50)
         (engine,) = engines_of(out)
         # it cannot drain: only a second Ctrl-C ends the command
         os.kill(engine, signal.SIGSTOP)
@@ -168,9 +164,15 @@ def test_a_command_in_a_hurry_says_how_to_remove_what_is_left(
         os.kill(agent, signal.SIGKILL)
         assert running.wait() == 130
     assert f"`ldapslam run --cleanup {out}` removes them" in running.stderr
+    assert len(tree(lab)) > len(before)
     done = ldapslam("run", "--cleanup", out, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert re.search(r"([\d,]+) entries: ([\d,]+) deleted", done.stdout), done.stdout
     assert tree(lab) == before
+    spool = ledger.parents[2]
+    again = ldapslam("run", "--cleanup", ledger.parent.name, "--spool", spool)
+    assert again.returncode == 0
+    assert "no entries are left" in again.stdout
 
 
 def test_entries_of_an_engine_that_was_killed_are_removed_at_once(
@@ -187,44 +189,6 @@ def test_entries_of_an_engine_that_was_killed_are_removed_at_once(
     # by its agent, and by the command if the agent had not the time
     assert tree(lab) == before
     assert not list(out.glob("spool/*/ledgers/*"))
-
-
-def test_entries_of_a_fleet_that_was_killed_are_removed_by_run_cleanup(
-    lab: Lab, tmp_path: Path
-) -> None:
-    before = tree(lab)
-    out = tmp_path / "out"
-    job = write_job(tmp_path, lab, "60s")
-    with Running("run", job, "--out", out, cwd=tmp_path) as running:
-        ledger = wait_for_ledger(out, size=50)
-        (engine,) = engines_of(out)
-        (agent,) = agents_of(out)
-        # a stopped agent cannot drain when the command is killed; its own end takes
-        # the engine with it
-        os.kill(agent, signal.SIGSTOP)
-        running.process.kill()
-        running.process.wait()
-        os.kill(agent, signal.SIGKILL)
-    wait_until_gone(engine)
-    assert len(tree(lab)) > len(before)
-    run_id = ledger.parent.name
-    first = ldapslam("run", "--cleanup", out, cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    found = re.search(r"([\d,]+) entries: ([\d,]+) deleted", first.stdout)
-    assert found, first.stdout
-    assert tree(lab) == before
-    again = ldapslam(
-        "run", "--cleanup", run_id, "--spool", ledger.parents[2], cwd=tmp_path
-    )
-    assert again.returncode == 0
-    assert "no entries are left" in again.stdout
-
-
-def wait_until_gone(process: int) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while Path(f"/proc/{process}").exists():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def test_entries_that_are_kept_are_told_with_the_command_that_deletes_them(

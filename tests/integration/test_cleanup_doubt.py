@@ -21,7 +21,6 @@ from ldapslam.agent.ledgers.cleanup import (
     clean_up_earlier,
 )
 from ldapslam.agent.ledgers.folder import LedgerFile, State, locked
-from support.ds389 import Ds389
 from support.lab import Lab
 from support.ledger import ledger_bytes, write_clean_up_plan
 from support.tree import tree
@@ -77,69 +76,78 @@ def clean(
         return clean_up(folder)
 
 
-def test_entries_with_others_below_them_go_last(
+def test_entries_are_removed_in_a_pipeline_those_with_others_below_them_last(
     lab: Lab, admin: Any, tmp_path: Path
 ) -> None:
     before = tree(lab)
     base = f"ou=top,{lab.people_dn}"
     names = [base, f"ou=a,{base}", f"ou=b,ou=a,{base}", f"ou=c,ou=b,ou=a,{base}"]
+    names += [f"ou=many.{n},{lab.people_dn}" for n in range(96)]
     for name in names:
         add(admin, name)
     report = clean(lab, tmp_path / "run", [(State.ADDED, name) for name in names])
-    assert (report.deleted, report.left) == (4, 0)
+    assert (report.deleted, report.left) == (100, 0)
+    assert report.control_operations[lab.supplier.uri] == {
+        "bind": 1,
+        "delete": 100,
+        "unbind": 1,
+    }
     assert not (tmp_path / "run").exists()
     assert tree(lab) == before
 
 
-@pytest.mark.parametrize("state", [State.SENT, State.TAKEN])
 def test_an_entry_in_doubt_goes_only_when_the_run_made_it(
-    lab: Lab, admin: Any, tmp_path: Path, state: State
+    lab: Lab, admin: Any, tmp_path: Path
 ) -> None:
     before = tree(lab)
-    own = f"ou=own,{lab.people_dn}"
-    add(admin, own)
+    kinds = State.SENT, State.TAKEN
+    own = [f"ou=own.{n},{lab.people_dn}" for n in range(2)]
+    for name in own:
+        add(admin, name)
     # of the data that the lab was loaded with: not by us, and before the run
-    loaded = f"uid=user.7,{lab.people_dn}"
-    absent = f"ou=absent,{lab.people_dn}"
-    report = clean(
-        lab, tmp_path / "run", [(state, own), (state, loaded), (state, absent)]
-    )
-    assert (report.entries, report.deleted, report.already_gone) == (3, 1, 1)
-    assert report.left == 1
-    (left,) = report.named
-    assert left["dn"] == loaded
-    assert "in doubt" in left["reason"]
+    loaded = [f"uid=user.{n},{lab.people_dn}" for n in (7, 8)]
+    absent = [f"ou=absent.{n},{lab.people_dn}" for n in range(2)]
+    records = [
+        (state, name)
+        for names in (own, loaded, absent)
+        for state, name in zip(kinds, names, strict=True)
+    ]
+    report = clean(lab, tmp_path / "run", records)
+    assert (report.entries, report.deleted, report.already_gone) == (6, 2, 2)
+    assert report.left == 2
+    assert [left["dn"] for left in report.named] == loaded
+    assert all("in doubt" in left["reason"] for left in report.named)
     assert tree(lab) == before
     with LedgerFile(tmp_path / "run" / "0-0-0.ledger") as ledger:
         states = [record.state for record in ledger.records()]
-    assert states == [State.GONE, state, State.GONE]
+    assert states == [State.GONE] * 2 + list(kinds) + [State.GONE] * 2
 
 
-def test_an_entry_in_doubt_that_is_older_than_the_run_stays(
-    lab: Lab, admin: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    ("state", "begins_in_s", "reason"),
+    [
+        (State.SENT, BEFORE_S, "before the run"),
+        (State.SENT, -2 * LATE_ADDS_S, "after the run"),
+        (State.TAKEN, -2 * LATE_ADDS_S, "after the run"),
+        (State.ADDED, -2 * LATE_ADDS_S, "after the run"),
+    ],
+)
+def test_an_entry_of_another_time_than_the_run_stays(
+    lab: Lab,
+    admin: Any,
+    tmp_path: Path,
+    state: State,
+    begins_in_s: float,
+    reason: str,
 ) -> None:
-    own = f"ou=older,{lab.people_dn}"
+    begun_s = time.time() + begins_in_s
+    own = f"ou=own,{lab.people_dn}"
     add(admin, own)
     report = clean(
-        lab, tmp_path / "run", [(State.SENT, own)], begun_s=time.time() + BEFORE_S
-    )
-    assert report.left == 1
-    assert "before the run" in report.named[0]["reason"]
-    admin.delete_s(own)
-
-
-@pytest.mark.parametrize("state", [State.SENT, State.TAKEN, State.ADDED])
-def test_an_entry_of_that_name_that_is_younger_than_the_run_stays(
-    lab: Lab, admin: Any, tmp_path: Path, state: State
-) -> None:
-    ended_s = time.time() - 2 * LATE_ADDS_S
-    own = f"ou=younger,{lab.people_dn}"
-    add(admin, own)
-    report = clean(
-        lab, tmp_path / "run", [(state, own)], begun_s=ended_s - 5, ended_s=ended_s
+        lab, tmp_path / "run", [(state, own)], begun_s=begun_s, ended_s=begun_s + 5
     )
     assert (report.deleted, report.left) == (0, 1)
-    assert "after the run" in report.named[0]["reason"]
+    assert reason in report.named[0]["reason"]
     admin.delete_s(own)
 
 
@@ -193,33 +201,6 @@ def test_an_entry_whose_children_another_agent_removes_goes_too(
     assert tree(lab) == before
 
 
-def test_a_server_that_is_not_there_is_named_and_its_entries_stay_on_the_list(
-    lab: Lab, tmp_path: Path, impatient: None
-) -> None:
-    records = [(State.ADDED, f"ou=x,{lab.people_dn}")]
-    report = clean(lab, tmp_path / "run", records, uris=["ldap://127.0.0.1:1"])
-    assert report.left == 1
-    assert report.error is not None
-    assert "ldap://127.0.0.1:1" in report.error
-
-
-def test_many_entries_are_removed_in_a_pipeline(
-    lab: Lab, admin: Any, tmp_path: Path
-) -> None:
-    before = tree(lab)
-    names = [f"ou=many.{n},{lab.people_dn}" for n in range(500)]
-    for name in names:
-        add(admin, name)
-    report = clean(lab, tmp_path / "run", [(State.ADDED, name) for name in names])
-    assert report.deleted == 500
-    assert report.control_operations[lab.supplier.uri] == {
-        "bind": 1,
-        "delete": 500,
-        "unbind": 1,
-    }
-    assert tree(lab) == before
-
-
 def test_an_agent_that_lives_removes_what_its_killed_engine_left(
     lab: Lab, admin: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,53 +225,37 @@ def leave(lab: Lab, admin: Any, spool: Path, run_id: str, **changes: Any) -> str
     return own
 
 
-def test_what_an_earlier_run_left_on_these_servers_is_removed_and_counted(
+def test_what_earlier_runs_left_on_these_servers_is_removed_and_counted(
     lab: Lab, admin: Any, tmp_path: Path
 ) -> None:
     before = tree(lab)
-    for run_id in ("run-1", "run-2"):
-        leave(lab, admin, tmp_path, run_id)
-    took = clean_up_earlier(tmp_path, {lab.supplier.uri})
-    assert tree(lab) == before
-    assert took == {lab.supplier.uri: {"bind": 2, "delete": 2, "unbind": 2}}
-    assert list((tmp_path / "ledgers").iterdir()) == []
-    assert clean_up_earlier(tmp_path, {lab.supplier.uri}) == {}
-
-
-def test_what_is_left_on_other_servers_delays_nobody(
-    lab: Lab, admin: Any, tmp_path: Path
-) -> None:
-    own = leave(lab, admin, tmp_path, "run-1", uris=["ldap://127.0.0.1:1"])
-    begun_s = time.monotonic()
-    assert clean_up_earlier(tmp_path, {lab.supplier.uri}) == {}
-    assert time.monotonic() - begun_s < 1
-    assert (tmp_path / "ledgers" / "run-1").exists()
-    admin.delete_s(own)
-
-
-def test_a_run_that_is_under_way_keeps_its_entries(
-    lab: Lab, admin: Any, tmp_path: Path
-) -> None:
-    own = leave(lab, admin, tmp_path, "run-1")
-    with locked(tmp_path / "ledgers" / "run-1"):
-        assert clean_up_earlier(tmp_path, {lab.supplier.uri}) == {}
-    assert own in tree(lab)
-    assert clean_up_earlier(tmp_path, {lab.supplier.uri})
-    assert own not in tree(lab)
-
-
-def test_a_damaged_folder_does_not_keep_the_next_one_from_its_turn(
-    lab: Lab, admin: Any, tmp_path: Path
-) -> None:
-    before = tree(lab)
-    leave(lab, admin, tmp_path, "run-2")
-    damaged = tmp_path / "ledgers" / "run-1"
-    damaged.mkdir()
+    uris = {lab.supplier.uri}
+    damaged = tmp_path / "ledgers" / "run-0"
+    damaged.mkdir(parents=True)
     (damaged / "clean-up.json").write_text("{")
     os.utime(damaged / "clean-up.json", (0, 0))
-    clean_up_earlier(tmp_path, {lab.supplier.uri})
-    assert tree(lab) == before
-    assert damaged.exists()
+    for run_id in ("run-1", "run-2"):
+        leave(lab, admin, tmp_path, run_id)
+    elsewhere = leave(lab, admin, tmp_path, "run-3", uris=["ldap://127.0.0.1:1"])
+    under_way = leave(lab, admin, tmp_path, "run-4")
+    begun_s = time.monotonic()
+    with locked(tmp_path / "ledgers" / "run-4"):
+        took = clean_up_earlier(tmp_path, uris)
+    # another server that does not answer delays nobody
+    assert time.monotonic() - begun_s < 1
+    assert took == {lab.supplier.uri: {"bind": 2, "delete": 2, "unbind": 2}}
+    assert tree(lab).keys() - before.keys() == {elsewhere, under_way}
+    assert clean_up_earlier(tmp_path, uris)
+    assert tree(lab).keys() - before.keys() == {elsewhere}
+    kept = sorted(path.name for path in (tmp_path / "ledgers").iterdir())
+    assert kept == ["run-0", "run-3"]
+    assert clean_up_earlier(tmp_path, uris) == {}
+    with locked(tmp_path / "ledgers" / "run-3"):
+        report = clean_up(tmp_path / "ledgers" / "run-3")
+    assert report.left == 1
+    assert report.error is not None
+    assert "ldap://127.0.0.1:1" in report.error
+    admin.delete_s(elsewhere)
 
 
 def test_what_takes_too_long_is_left_to_the_run_after(
@@ -309,7 +274,7 @@ def test_what_takes_too_long_is_left_to_the_run_after(
     while left:
         took = clean_up_earlier(tmp_path, {lab.supplier.uri})
         assert took[lab.supplier.uri]["bind"] == 1
-        found = sum(name in tree(lab) for name in own)
+        found = len(tree(lab).keys() & set(own))
         assert found < left
         left = found
     monkeypatch.setattr("ldapslam.agent.ledgers.cleanup._EARLIER_S", 45.0)
@@ -318,9 +283,9 @@ def test_what_takes_too_long_is_left_to_the_run_after(
     assert tree(lab) == before
 
 
-def test_389_ds_says_as_much_of_its_entries(ds389: Ds389, tmp_path: Path) -> None:
+def test_389_ds_says_as_much_of_its_entries(ds389: Lab, tmp_path: Path) -> None:
     begun_s = time.time()
-    connection = ldap.initialize(ds389.uri)
+    connection = ldap.initialize(ds389.supplier.uri)
     connection.simple_bind_s(ds389.admin_dn, ds389.admin_password_file.read_text())
     top = f"ou=top,{ds389.people_dn}"
     names = [top, *(f"ou=a.{n},{top}" for n in range(20))]
@@ -330,17 +295,7 @@ def test_389_ds_says_as_much_of_its_entries(ds389: Ds389, tmp_path: Path) -> Non
     loaded, absent = f"uid=user.7,{ds389.people_dn}", f"ou=absent,{ds389.people_dn}"
     records = [(State.ADDED, name) for name in names[:10]]
     records += [(State.SENT, name) for name in names[10:]]
-    folder = tmp_path / "run"
-    write_clean_up_plan(
-        folder,
-        [ds389.uri],
-        bind_dn=ds389.admin_dn,
-        password_file=ds389.admin_password_file,
-        begun_s=begun_s,
-    )
     records += [(State.TAKEN, loaded), (State.TAKEN, absent)]
-    (folder / "0-0-0.ledger").write_bytes(ledger_bytes(records))
-    with locked(folder):
-        report = clean_up(folder)
+    report = clean(ds389, tmp_path / "run", records, begun_s=begun_s)
     assert (report.deleted, report.already_gone, report.left) == (21, 1, 1)
     assert "before the run" in report.named[0]["reason"]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ from ldapslam.base.errors import BindRejected, TargetError
 from ldapslam.lab import Choices
 from ldapslam.reports.collect.telemetry import restarted_at
 from ldapslam.results.records import STARTED
-from support.ds389 import Ds389
 from support.lab import LOGGED, Lab
 from support.monitored import monitors, opened, sampled, target
 
@@ -29,14 +27,14 @@ _SEARCHES, _COMPARES, _FAILED_BINDS = 50, 7, 3
 _LIMIT_S = 30.0
 
 
-def client(uri: str, lab: Lab | Ds389) -> Any:
+def client(uri: str, lab: Lab) -> Any:
     connection = ldap.initialize(uri)
     connection.set_option(ldap.OPT_NETWORK_TIMEOUT, 5)
     connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
     return connection
 
 
-def work(uri: str, lab: Lab | Ds389) -> None:
+def work(uri: str, lab: Lab) -> None:
     """Known numbers of operations, all answered."""
     connection = client(uri, lab)
     person = f"uid=user.1,{lab.people_dn}"
@@ -74,7 +72,7 @@ def ended(monitor: Monitor) -> dict[str, float]:
     return sampled(monitor)
 
 
-def directory(uri: str, lab: Lab | Ds389, control: Counter[str]) -> Monitor:
+def directory(uri: str, lab: Lab, control: Counter[str]) -> Monitor:
     access = target(lab.admin_dn, lab.admin_password_file, control)
     (monitor,) = monitors(uri, "[{directory: server}]", access)
     return monitor
@@ -113,9 +111,21 @@ def test_slapd_counts_what_a_client_did(lab: Lab) -> None:
     assert after["entries_sent"] - before["entries_sent"] >= _SEARCHES
 
 
-def test_slapd_says_of_itself_what_its_version_knows(lab: Lab) -> None:
+def test_slapd_says_of_itself_what_its_version_knows(lab: Lab, tmp_path: Path) -> None:
+    """To a monitor with a bind of its own."""
+    password = tmp_path / "password"
+    password.write_text("wrong")
     control = Counter[str]()
-    with opened(directory(lab.supplier.uri, lab, control)) as monitor:
+    access = target("cn=nobody", password, control)
+    (refused,) = monitors(lab.supplier.uri, "[{directory: server}]", access)
+    with pytest.raises(BindRejected):
+        refused.open()
+    wanted = (
+        f"[{{directory: server, bind: {{dn: '{lab.admin_dn}', "
+        f"password: {{file: {lab.admin_password_file}}}}}}}]"
+    )
+    (monitor,) = monitors(lab.supplier.uri, wanted, access)
+    with opened(monitor):
         found = sampled(monitor)
     # in slapd 2.5 back-mdb is built without it
     assert missing(found) <= {"not_indexed"}
@@ -124,7 +134,6 @@ def test_slapd_says_of_itself_what_its_version_knows(lab: Lab) -> None:
     pages = found["mdb_pages_used[dc=example,dc=com]"]
     assert 0 < pages < found["mdb_pages_max[dc=example,dc=com]"]
     assert abs(found[STARTED] - time.time()) < 24 * 3600
-    assert control["bind"] == control["unbind"] == 1
 
 
 def test_replica_says_that_it_follows(lab: Lab) -> None:
@@ -154,28 +163,6 @@ def test_numbers_of_an_entry_are_read(lab: Lab) -> None:
         first, second = sampled(monitor), sampled(monitor)
     assert second["monitorCounter"] > first["monitorCounter"]
     assert math.isnan(second["noSuchThing"])
-
-
-def test_wrong_password_of_a_monitor_is_told(lab: Lab, tmp_path: Path) -> None:
-    password = tmp_path / "password"
-    password.write_text("wrong")
-    access = target(lab.admin_dn, password)
-    (monitor,) = monitors(lab.supplier.uri, "[{directory: server}]", access)
-    with pytest.raises(BindRejected):
-        monitor.open()
-
-
-def test_monitor_may_bind_as_another(lab: Lab, tmp_path: Path) -> None:
-    password = tmp_path / "password"
-    password.write_text("wrong")
-    wanted = (
-        f"[{{directory: server, bind: {{dn: '{lab.admin_dn}', "
-        f"password: {{file: {lab.admin_password_file}}}}}}}]"
-    )
-    access = target("cn=nobody", password)
-    (monitor,) = monitors(lab.supplier.uri, wanted, access)
-    with opened(monitor):
-        assert sampled(monitor)["connections"] >= 1
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +196,10 @@ def test_restart_of_slapd_is_noticed_by_its_monitors(own_lab: Lab) -> None:
             rows[one.name].append(one.sample())
             found = restarted_at(one.metrics, np.array(rows[one.name]))
             assert found == [1], one.name
+
+
+def test_log_of_slapd_has_the_same_counts(own_lab: Lab) -> None:
+    check_log(own_lab, "slapd.log", "openldap")
 
 
 def _never(connection: Any) -> bool:
@@ -257,68 +248,47 @@ def test_what_an_idle_time_out_keeps_from_slapd_is_not_in_the_tally(
         assert after["unbind_initiated"] - before["unbind_initiated"] == 1
 
 
-def test_log_of_slapd_has_the_same_counts(own_lab: Lab) -> None:
-    server = own_lab.supplier
-    log = server.folder / "slapd.log"
-    (monitor,) = monitors(server.uri, f"[{{log: {log}, format: openldap}}]")
-    with opened(monitor):
-        work(server.uri, own_lab)
-        found = ended(monitor)
-    assert found["search"] == _SEARCHES
-    assert found["compare"] == _COMPARES
-    assert found["bind"] == 1 + _FAILED_BINDS
-    assert found["results[invalidCredentials]"] == _FAILED_BINDS
-    assert found["results[compareTrue]"] == _COMPARES
-    assert found["connects"] == 1
-
-
 # 389-DS.
 
 
-def test_389_ds_counts_what_a_client_did(ds389: Ds389) -> None:
-    control = Counter[str]()
-    with opened(directory(ds389.uri, ds389, control)) as monitor:
+def test_389_ds_counts_what_a_client_did(ds389: Lab) -> None:
+    uri, control = ds389.supplier.uri, Counter[str]()
+    with opened(directory(uri, ds389, control)) as monitor:
         before, asked = sampled(monitor), control.copy()
-        work(ds389.uri, ds389)
-        after = sampled(monitor)
-        own = control - asked
-    rises = {name: after[name] - before[name] for name in after}
-    assert rises["compare_initiated"] == _COMPARES
-    assert rises["bind_initiated"] == 1 + _FAILED_BINDS
-    assert rises["search_initiated"] == _SEARCHES + own["search"]
-    assert rises["connects"] == 1
-
-
-def test_389_ds_counts_an_anonymous_bind_once(ds389: Ds389) -> None:
-    with opened(directory(ds389.uri, ds389, Counter())) as monitor:
-        before = sampled(monitor)
-        connection = client(ds389.uri, ds389)
+        work(uri, ds389)
+        connection = client(uri, ds389)
         connection.simple_bind_s("", "")
         after = sampled(monitor)
+        own = control - asked
         connection.unbind_s()
-    assert after["bind_initiated"] - before["bind_initiated"] == 2
-
-
-def test_389_ds_says_of_itself_what_its_version_knows(ds389: Ds389) -> None:
-    with opened(directory(ds389.uri, ds389, Counter())) as monitor:
-        found = sampled(monitor)
+    rises = {name: after[name] - before[name] for name in after}
+    assert rises["compare_initiated"] == _COMPARES
+    # an anonymous bind counts once
+    assert rises["bind_initiated"] == 1 + _FAILED_BINDS + 2
+    assert rises["search_initiated"] == _SEARCHES + own["search"]
+    assert rises["connects"] == 2
     # of newer versions
-    assert missing(found) <= {"work_queue", "threads_active"}
-    assert found["entry_cache_tries[userRoot]"] >= found["entry_cache_hits[userRoot]"]
-    assert found["connections"] >= 1
-    assert "bdb_commits" in found or "mdb_write_commits" in found
+    assert missing(after) <= {"work_queue", "threads_active"}
+    assert after["entry_cache_tries[userRoot]"] >= after["entry_cache_hits[userRoot]"]
+    assert after["connections"] >= 1
+    assert "bdb_commits" in after or "mdb_write_commits" in after
 
 
-def test_log_of_389_ds_has_the_same_counts(ds389: Ds389) -> None:
-    log = ds389.folder / "log" / "access"
-    (monitor,) = monitors(ds389.uri, f"[{{log: {log}, format: 389ds}}]")
+def check_log(lab: Lab, name: str, log_format: str) -> None:
+    """The log has the same counts as the server."""
+    uri, log = lab.supplier.uri, lab.supplier.folder / name
+    (monitor,) = monitors(uri, f"[{{log: {log}, format: {log_format}}}]")
     with opened(monitor):
-        work(ds389.uri, ds389)
+        work(uri, lab)
         found = ended(monitor)
     assert found["search"] == _SEARCHES
     assert found["compare"] == _COMPARES
     assert found["bind"] == 1 + _FAILED_BINDS
     assert found["results[invalidCredentials]"] == _FAILED_BINDS
+
+
+def test_log_of_389_ds_has_the_same_counts(ds389: Lab) -> None:
+    check_log(ds389, "log/access", "389ds")
 
 
 def test_389_ds_says_how_its_agreements_go(ds389_trio: Lab) -> None:
@@ -345,30 +315,3 @@ def test_389_ds_says_how_its_agreements_go(ds389_trio: Lab) -> None:
         with opened(directory(replica.uri, ds389_trio, Counter())) as monitor:
             found = sampled(monitor)
         assert -2 < found["newest_change_age[dc=example,dc=com]"] < 2 * _LIMIT_S
-
-
-# Processes.
-
-
-def test_process_that_is_not_there_is_an_error_that_names_it() -> None:
-    wanted = "[{host: server, processes: [no-such-program]}]"
-    _, process = monitors("ldap://127.0.0.1", wanted)
-    with pytest.raises(TargetError, match="no-such-program"):
-        process.open()
-
-
-def test_own_process_is_found_by_its_programs_name() -> None:
-    program = Path(os.readlink("/proc/self/exe")).name
-    names = {Path(os.fsdecode(_own_command())).name, program}
-    found = [
-        one.name
-        for name in names
-        for one in monitors(
-            "ldap://127.0.0.1", f"[{{host: server, processes: [{name}]}}]"
-        )
-    ]
-    assert any(f"({os.getpid()})" in name for name in found)
-
-
-def _own_command() -> bytes:
-    return Path("/proc/self/cmdline").read_bytes().split(b"\0")[0]

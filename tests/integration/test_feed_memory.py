@@ -6,7 +6,6 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from ldapslam.cli.client import job_request
 from support.fleet import FINAL, FleetOfProcesses, job_text
 from support.lab import Lab
 
@@ -36,10 +35,7 @@ def used_bytes(fleet: FleetOfProcesses, uri: str, lines: int) -> dict[str, int]:
             }
         ],
     )
-    with fleet.client() as client:
-        run_id = client.submit(
-            job_request(job.encode(), job_file="job.json", files={"feed": feed})
-        )
+    run_id = fleet.submit(job, files={"feed": feed})
     fleet.wait_for_load(run_id)
     agent = psutil.Process(fleet.processes["one"].pid)
     used = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -15,36 +16,102 @@ from ldapslam.transport.messages import error_of
 from support.command_line import Running, ldapslam
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
-#: 2 s in intervals of 200 ms, and the drain.
-LONG = job_text(duration="2s")
-PLANNED = list(range(11))
-
 
 def kinds(fleet: FleetOfProcesses, run_id: str) -> list[str]:
     return [event.kind for event in fleet.run(run_id).events]
 
 
-def test_a_run_goes_on_when_its_coordinator_is_killed_and_started_again(
-    fleet: FleetOfProcesses,
+class Restarted(NamedTuple):
+    """A fleet whose coordinator ended twice, and the ids of its runs."""
+
+    fleet: FleetOfProcesses
+    #: Of agents a and b, 4 s in intervals of 200 ms, and the next one on its target.
+    running: str
+    queued: str
+    #: Cancelled before; its engine does not hear of it.
+    cancelled: str
+    #: Its agent was started again meanwhile.
+    lost: str
+    #: One of its agents was preparing, and was started again.
+    preparing: str
+
+
+@pytest.fixture(scope="module")
+def restarted() -> Iterator[Restarted]:
+    fleet = FleetOfProcesses()
+    engines = {"a": "run", "b": "run", "c": "deaf", "d": "run", "e": "run", "f": "hang"}
+
+    def submit(names: Sequence[str], duration: str) -> str:
+        uri = f"ldap://{names[0]}"
+        return fleet.submit(job_text(uri, duration=duration, agents={"names": names}))
+
+    try:
+        fleet.start_coordinator(leave_runs=True)
+        for name, behaviour in engines.items():
+            fleet.start_agent(name, fake_engine(behaviour))
+        fleet.wait_for_agents(*engines)
+        preparing = submit(["e", "f"], "200ms")
+        cancelled, lost = submit(["c"], "4s"), submit(["d"], "30s")
+        running = submit(["a", "b"], "4s")
+        queued = submit(["a"], "200ms")
+        fleet.wait_for(preparing, "preparing")
+        for run_id in (cancelled, lost, running):
+            fleet.wait_for_load(run_id)
+        with fleet.client() as client:
+            client.cancel(cancelled)
+        assert fleet.end("coordinator", signal.SIGTERM) == 0
+        fleet.start_coordinator()
+        assert fleet.run(queued).state == "queued"
+        for key in ("coordinator", "d", "f"):
+            fleet.end(key, signal.SIGKILL)
+        fleet.start_agent("d", fake_engine())
+        fleet.start_coordinator()
+        yield Restarted(fleet, running, queued, cancelled, lost, preparing)
+    finally:
+        fleet.close()
+
+
+def test_a_run_goes_on_when_its_coordinator_ends_and_starts_again(
+    restarted: Restarted,
 ) -> None:
-    fleet.start("a", "b", engine=fake_engine())
-    run_id = fleet.submit(LONG)
-    fleet.wait_for_load(run_id)
-    after = fleet.submit(job_text(duration="200ms"))
-    assert fleet.run(after).state == "queued"
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.start_coordinator()
-    assert fleet.run(after).state == "queued"
-    status = fleet.wait_for(run_id, *FINAL)
-    assert status.state == "finished", fleet.logs()
-    assert fleet.reported(run_id) == {"a": PLANNED, "b": PLANNED}
+    fleet, run_id = restarted.fleet, restarted.running
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    planned = list(range(21))
+    assert fleet.reported(run_id) == {"a": planned, "b": planned}
     found = kinds(fleet, run_id)
-    assert found.count("coordinator_restarted") == 1
-    assert found.count("agent_heard") == 2
+    assert found.count("coordinator_restarted") == 2
+    # of the second coordinator, which did not last, perhaps none was heard
+    assert found.count("agent_heard") >= 2
     with fleet.opened_store() as store:
-        assert len(store.run(run_id).manifest["adopted"]) == 1
+        assert len(store.run(run_id).manifest["adopted"]) == 2
     # and the fleet serves the next run
-    assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
+    assert fleet.wait_for(restarted.queued, *FINAL).state == "finished", fleet.logs()
+
+
+def test_a_cancellation_survives_the_coordinator(restarted: Restarted) -> None:
+    fleet = restarted.fleet
+    assert fleet.wait_for(restarted.cancelled, *FINAL).state == "cancelled"
+
+
+def test_an_agent_that_was_started_again_meanwhile_is_lost(
+    restarted: Restarted,
+) -> None:
+    fleet = restarted.fleet
+    status = fleet.wait_for(restarted.lost, *FINAL)
+    assert status.state == "failed"
+    assert isinstance(error_of(status.failure), AgentLost)
+    # what it had measured by then is delivered
+    fleet.wait_for_delivery("d")
+    indexes = fleet.reported(restarted.lost)["d"]
+    assert indexes == list(range(len(indexes)))
+
+
+def test_a_run_whose_load_had_not_begun_begins_again(restarted: Restarted) -> None:
+    fleet, run_id = restarted.fleet, restarted.preparing
+    fleet.wait_for(run_id, "queued")
+    fleet.start_agent("f", fake_engine())
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"e": [0, 1], "f": [0, 1]}
 
 
 def test_who_watches_a_run_sees_its_end_from_the_next_coordinator(
@@ -64,116 +131,6 @@ def test_who_watches_a_run_sees_its_end_from_the_next_coordinator(
         result = json.loads(watching.stdout)
     assert result["run_id"] == run_id
     assert result["manifest"]["state"] == "finished"
-
-
-def test_a_coordinator_may_leave_its_runs_to_the_next_one(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start_coordinator(leave_runs=True)
-    fleet.start_agent("a", fake_engine())
-    fleet.wait_for_agents("a")
-    run_id = fleet.submit(LONG)
-    fleet.wait_for_load(run_id)
-    assert fleet.end("coordinator", signal.SIGTERM) == 0
-    fleet.start_coordinator()
-    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    assert fleet.reported(run_id) == {"a": PLANNED}
-
-
-def test_a_run_that_ended_meanwhile_is_delivered_to_the_next_coordinator(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start("a", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="1s"))
-    fleet.wait_for_load(run_id)
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.wait_until(lambda: not fleet.engine_pids("a"), "the engine's end")
-    fleet.start_coordinator()
-    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    assert fleet.reported(run_id) == {"a": list(range(6))}
-
-
-def test_a_run_whose_load_had_not_begun_begins_anew(fleet: FleetOfProcesses) -> None:
-    fleet.start_coordinator()
-    fleet.start_agent("a", fake_engine())
-    fleet.start_agent("b", fake_engine("hang"))
-    fleet.wait_for_agents("a", "b")
-    run_id = fleet.submit(job_text(duration="200ms", agents={"count": 2}))
-    fleet.wait_for(run_id, "preparing")
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.end("b", signal.SIGKILL)
-    fleet.start_coordinator()
-    fleet.wait_for(run_id, "queued")
-    fleet.start_agent("b", fake_engine())
-    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    assert fleet.reported(run_id) == {"a": [0, 1], "b": [0, 1]}
-
-
-def test_a_cancellation_survives_the_coordinator(fleet: FleetOfProcesses) -> None:
-    fleet.start("a", engine=fake_engine("deaf"))
-    run_id = fleet.submit(LONG)
-    fleet.wait_for_load(run_id)
-    with fleet.client() as client:
-        client.cancel(run_id)
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.start_coordinator()
-    assert fleet.wait_for(run_id, *FINAL).state == "cancelled", fleet.logs()
-
-
-def test_an_agent_that_was_started_again_meanwhile_is_lost(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start("a", "b", engine=fake_engine())
-    run_id = fleet.submit(LONG)
-    fleet.wait_for_load(run_id)
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.end("b", signal.SIGKILL)
-    fleet.start_agent("b", fake_engine())
-    fleet.start_coordinator()
-    status = fleet.wait_for(run_id, *FINAL)
-    assert status.state == "failed"
-    assert isinstance(error_of(status.failure), AgentLost)
-    # what it had measured by then is delivered
-    fleet.wait_for_delivery("a", "b")
-    reported = fleet.reported(run_id)
-    for indexes in reported.values():
-        assert indexes == list(range(len(indexes)))
-    assert reported.keys() == {"a", "b"}
-
-
-def test_load_ends_though_its_agent_stands_still(fleet: FleetOfProcesses) -> None:
-    fleet.start("a", engine=fake_engine())
-    # the least that there is: 3 s
-    run_id = fleet.submit(job_text(duration="30s", coordinator_timeout="1s"))
-    fleet.wait_for_load(run_id)
-    (engine,) = fleet.engine_pids("a")
-    fleet.processes["a"].send_signal(signal.SIGSTOP)
-    log = next((fleet.folder / "spool" / "a" / "logs").glob("engine-a-*.log"))
-    fleet.wait_until(lambda: "did not extend the lease" in log.read_text(), "its end")
-    assert Path(f"/proc/{engine}").exists()
-    status = fleet.wait_for(run_id, *FINAL)
-    assert status.state == "failed"
-    assert kinds(fleet, run_id)[:2] == ["agent_silent", "agent_lost"]
-    fleet.processes["a"].send_signal(signal.SIGCONT)
-    fleet.wait_for_delivery("a")
-    indexes = fleet.reported(run_id)["a"]
-    assert indexes == list(range(len(indexes)))
-
-
-def test_a_silent_agent_that_comes_back_has_lost_nothing(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start("a", "b", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="6s"))
-    fleet.wait_for_load(run_id)
-    fleet.processes["b"].send_signal(signal.SIGSTOP)
-    fleet.wait_until(lambda: "agent_silent" in kinds(fleet, run_id), "silence")
-    assert fleet.agents()["b"].state == "silent"
-    fleet.processes["b"].send_signal(signal.SIGCONT)
-    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    assert kinds(fleet, run_id)[:2] == ["agent_silent", "agent_heard"]
-    planned = list(range(31))
-    assert fleet.reported(run_id) == {"a": planned, "b": planned}
 
 
 def test_reports_of_one_store_wait_while_the_agent_serves_another(
@@ -207,7 +164,7 @@ def test_a_coordinator_whose_store_was_taken_ends_and_loses_nothing(
     fleet: FleetOfProcesses,
 ) -> None:
     fleet.start("a", engine=fake_engine())
-    run_id = fleet.submit(LONG)
+    run_id = fleet.submit(job_text(duration="2s"))
     fleet.wait_for_load(run_id)
     with fleet.opened_store() as store:
         store.claim("somebody else")
@@ -215,50 +172,44 @@ def test_a_coordinator_whose_store_was_taken_ends_and_loses_nothing(
     assert "is now that of another coordinator: somebody else" in fleet.logs()
     fleet.start_coordinator()
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    assert fleet.reported(run_id) == {"a": PLANNED}
+    assert fleet.reported(run_id) == {"a": list(range(11))}
 
 
-@pytest.mark.long
-def test_a_coordinator_killed_before_it_judges_late_reports_does_so_when_restarted(
+def test_an_agent_that_stands_still_ends_its_load_or_comes_back(
     fleet: FleetOfProcesses,
 ) -> None:
-    """Agent b is away when the run ends, and then delivers what it measured."""
-    fleet.start_coordinator(judge=True)
-    for name in ("a", "b"):
-        fleet.start_agent(name, fake_engine())
-    fleet.wait_for_agents("a", "b")
-    text = job_text(duration="3s", on_agent_loss="continue", agents={"count": 2})
-    run_id = fleet.submit(text)
-    fleet.wait_for_load(run_id)
-    coordinator = fleet.processes["coordinator"]
-    coordinator.send_signal(signal.SIGSTOP)
-    fleet.wait_until(lambda: fleet.undelivered("b") >= 2, "what b keeps")
-    fleet.end("b", signal.SIGKILL)
-    coordinator.send_signal(signal.SIGCONT)
-
-    def verify() -> subprocess.CompletedProcess[str]:
-        return ldapslam(
-            "results", "verify", run_id, "--store", fleet.store, cwd=fleet.folder
+    fleet.start("a", "b", "c", engine=fake_engine())
+    # the least lease that there is: 3 s
+    ending = fleet.submit(
+        job_text(
+            "ldap://x",
+            duration="30s",
+            coordinator_timeout="1s",
+            agents={"names": ["a"]},
         )
+    )
+    lasting = fleet.submit(
+        job_text("ldap://y", duration="6s", agents={"names": ["b", "c"]})
+    )
+    for run_id in (ending, lasting):
+        fleet.wait_for_load(run_id)
+    (engine,) = fleet.engine_pids("a")
+    for name in ("a", "c"):
+        fleet.processes[name].send_signal(signal.SIGSTOP)
+    fleet.wait_until(lambda: "agent_silent" in kinds(fleet, lasting), "silence")
+    assert fleet.agents()["c"].state == "silent"
+    fleet.processes["c"].send_signal(signal.SIGCONT)
+    log = next((fleet.folder / "spool" / "a" / "logs").glob("engine-a-*.log"))
+    fleet.wait_until(lambda: "did not extend the lease" in log.read_text(), "its end")
+    assert Path(f"/proc/{engine}").exists()
+    assert fleet.wait_for(ending, *FINAL).state == "failed"
+    assert kinds(fleet, ending)[:2] == ["agent_silent", "agent_lost"]
+    fleet.processes["a"].send_signal(signal.SIGCONT)
+    fleet.wait_for_delivery("a")
+    indexes = fleet.reported(ending)["a"]
+    assert indexes == list(range(len(indexes)))
 
-    fleet.wait_until(lambda: bool(fleet.run(run_id).verdict), "its verdict")
-    had = len(fleet.reported(run_id)["b"])
-    fleet.start_agent("b", fake_engine())
-    # within the five seconds of quiet that the coordinator waits for
-    fleet.wait_for_delivery("b")
-    fleet.end("coordinator", signal.SIGKILL)
-    assert len(fleet.reported(run_id)["b"]) > had
-    ended = verify()
-    assert ended.returncode == 3
-    assert "more of it came since, and it is not judged again yet" in ended.stderr
-
-    fleet.start_coordinator(judge=True)
-    with fleet.opened_store() as store:
-        fleet.wait_until(lambda: not store.run(run_id).unjudged, "the judgement")
-    fleet.end("coordinator")
-    ended = verify()
-    assert ended.returncode == 0, ended.stderr
-    # the first judgement and this one
-    assert ended.stdout.count("SHA-256") == 2
-    with fleet.opened_store() as store:
-        assert [one.kind for one in store.events(run_id)].count("late_reports") == 1
+    assert fleet.wait_for(lasting, *FINAL).state == "finished", fleet.logs()
+    assert kinds(fleet, lasting)[:2] == ["agent_silent", "agent_heard"]
+    planned = list(range(31))
+    assert fleet.reported(lasting) == {"b": planned, "c": planned}

@@ -85,13 +85,15 @@ def test_a_run_that_is_over_cannot_be_changed(
         assert stored_intervals(store, finished_run) == before
 
 
-def test_a_report_of_no_run_or_a_stranger_is_refused(
-    peer: AgentServiceStub, finished_run: str
-) -> None:
-    for report in (interval("nosuch", 0), interval(finished_run, 0, agent="stranger")):
+def test_who_is_not_known_is_told_so(peer: AgentServiceStub, finished_run: str) -> None:
+    for report in (
+        interval("nosuch", 0),
+        interval(finished_run, 0, agent="stranger"),
+        # a beginning of an id is for people
+        interval(finished_run[:-1], 0),
+    ):
         assert peer.ReportInterval(report).status == REFUSED
-    # a beginning of an id is for people
-    assert peer.ReportInterval(interval(finished_run[:-1], 0)).status == REFUSED
+    assert not peer.Heartbeat(HeartbeatRequest(session_id="nosuch")).known
 
 
 def test_a_report_that_makes_no_sense_is_refused_with_the_reason(
@@ -124,32 +126,6 @@ def test_progress_of_a_run_that_is_over_changes_nothing(
     assert lasting_fleet.run(finished_run).state == "finished"
 
 
-def test_a_heartbeat_of_no_session_is_told_so(peer: AgentServiceStub) -> None:
-    assert not peer.Heartbeat(HeartbeatRequest(session_id="nosuch")).known
-
-
-def test_an_archive_holds_the_run(
-    lasting_fleet: FleetOfProcesses, finished_run: str
-) -> None:
-    with lasting_fleet.client() as client:
-        archive = b"".join(client.fetch(finished_run))
-    assert archive.startswith(b"SQLite format 3")
-
-
-def test_a_second_coordinator_on_the_same_port_is_refused(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.address = "127.0.0.1:0"
-    fleet.start_coordinator()
-    with pytest.raises(ConfigError, match="cannot listen"):
-        run_coordinator([fleet.address], str(fleet.folder / "other.sqlite"))
-
-
-def test_an_address_that_others_reach_is_refused(fleet: FleetOfProcesses) -> None:
-    with pytest.raises(ConfigError, match="neither encrypted nor authenticated"):
-        run_coordinator(["0.0.0.0:0"], str(fleet.store))
-
-
 def test_a_second_coordinator_on_the_same_socket_or_store_is_refused(
     fleet: FleetOfProcesses,
 ) -> None:
@@ -159,6 +135,8 @@ def test_a_second_coordinator_on_the_same_socket_or_store_is_refused(
         run_coordinator([fleet.address], other_store)
     with pytest.raises(ConfigError, match=r"store .* is in use"):
         run_coordinator([f"unix:{fleet.folder}/other"], str(fleet.store))
+    with pytest.raises(ConfigError, match="neither encrypted nor authenticated"):
+        run_coordinator(["0.0.0.0:0"], other_store)
     assert fleet.agents() == {}
     # a socket whose coordinator was killed is nobody's
     fleet.end("coordinator", signal.SIGKILL)

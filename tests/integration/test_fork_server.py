@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -36,7 +37,7 @@ with fork_server() as forks:
 """
 
 
-def outcome(body: str, folder: Path) -> list[str]:
+def outcome(body: str, folder: Path, status: int = 0) -> list[str]:
     """Lines that a program prints which has a fork server."""
     program = _PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), "    "))
     done = subprocess.run(
@@ -45,7 +46,7 @@ def outcome(body: str, folder: Path) -> list[str]:
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout.splitlines()
 
 
@@ -151,15 +152,8 @@ def test_the_server_and_its_processes_end_with_a_killed_agent(tmp_path: Path) ->
             os._exit(0)
         time.sleep(60)
     """
-    program = _PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), "    "))
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == -9, done.stderr
-    pids = done.stdout.split()
+    [line] = outcome(body, tmp_path, -signal.SIGKILL)
+    pids = line.split()
     assert len(pids) == 2
     deadline_s = time.monotonic() + 30
     while any(map(_is_running, pids)) and time.monotonic() < deadline_s:

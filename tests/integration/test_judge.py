@@ -54,7 +54,28 @@ def test_the_verdict_is_that_of_the_report(tmp_path: Path) -> None:
     assert judged(url) == ("FAIL", summary.reasons)
 
 
-def test_a_run_that_never_began_has_no_verdict(
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (program("import os; os.kill(os.getpid(), 9)"), "ended with -9"),
+        (program("raise SystemExit(1)"), "ended with 1"),
+        (program("print('nonsense')"), "Expecting value"),
+        (program("print('[1]')"), "gave no answer"),
+        (program('print(\'{"verdict": "GOOD"}\')'), "verdict 'GOOD'"),
+        (program('print(\'{"why": "no such run"}\')'), "no such run"),
+        (["/nonexistent/program"], "No such file"),
+    ],
+)
+def test_a_judge_that_fails_leaves_the_run_without_a_verdict(
+    command: list[str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert judged("x", command=command) == (None, ())
+    assert said in caplog.text
+    assert RUN_ID in caplog.text
+
+
+def test_what_has_not_been_measured_has_no_verdict(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "results.sqlite"
@@ -63,42 +84,12 @@ def test_a_run_that_never_began_has_no_verdict(
         store.create_run(run_record(Scenario(run=run)))
     assert judged(str(path)) == (None, ())
     assert caplog.records == []
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("import os; os.kill(os.getpid(), 9)", "ended with -9"),
-        ("raise SystemExit(1)", "ended with 1"),
-        ("print('nonsense')", "Expecting value"),
-        ("print('[1]')", "gave no answer"),
-        ('print(\'{"verdict": "GOOD"}\')', "verdict 'GOOD'"),
-        ('print(\'{"why": "no such run"}\')', "no such run"),
-    ],
-)
-def test_a_judge_that_fails_leaves_the_run_without_a_verdict(
-    text: str, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.ERROR):
-        assert judged("x", command=program(text)) == (None, ())
-    assert said in caplog.text
-    assert RUN_ID in caplog.text
-
-
-def test_a_judge_that_cannot_be_started_leaves_the_run_without_a_verdict() -> None:
-    assert judged("x", command=["/nonexistent/program"]) == (None, ())
-
-
-def test_a_run_or_store_that_is_not_there_is_no_verdict(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    url = stored(tmp_path, Scenario(measure_s=2))
-    assert judged(url, "")[0] is None  # not the newest run
+    assert judged(str(path), "")[0] is None  # not the newest run
     assert "no run" in caplog.text
     assert judged(str(tmp_path / "nosuch.sqlite"))[0] is None
 
 
-def test_a_judge_that_hangs_is_ended_at_its_limit(
+def test_a_judge_that_hangs_is_ended_at_its_limit_and_when_nobody_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = tmp_path / "pid"
@@ -106,6 +97,18 @@ def test_a_judge_that_hangs_is_ended_at_its_limit(
         f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid()))\n"
         "time.sleep(600)"
     )
+
+    async def ask_and_go() -> None:
+        asking = asyncio.create_task(JudgeProcess(hanging, "x")(RUN_ID))
+        while not (pid.exists() and pid.read_text()):
+            await asyncio.sleep(0.02)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(ask_and_go())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
     began_s = time.monotonic()
     assert judged("x", command=hanging, limit_s=1.0)[0] is None
     assert time.monotonic() - began_s < 10
@@ -154,26 +157,6 @@ def test_a_judge_gives_way_and_has_no_store_in_its_arguments(tmp_path: Path) -> 
     niceness, _, store = seen.read_text().partition(" ")
     assert int(niceness) >= os.nice(0) + 10
     assert store == url
-
-
-def test_the_judge_process_ends_when_whoever_asked_goes_away(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    hanging = program(
-        f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid()))\n"
-        "time.sleep(600)"
-    )
-
-    async def ask_and_go() -> None:
-        asking = asyncio.create_task(JudgeProcess(hanging, "x")(RUN_ID))
-        while not (pid.exists() and pid.read_text()):
-            await asyncio.sleep(0.02)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-
-    asyncio.run(ask_and_go())
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
 
 
 def test_a_run_that_has_grown_is_judged_as_it_is_and_known_to_have_grown(

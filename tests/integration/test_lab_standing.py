@@ -17,7 +17,6 @@ from typing import Any
 import ldap
 import psutil
 import pytest
-import yaml
 
 from ldapslam.cli.data.lab import write_job
 from ldapslam.jobs.load import load_job, load_job_text
@@ -78,44 +77,58 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_lab_stays_until_it_is_taken_down(shell: Shell) -> None:
+def states(shell: Shell) -> list[tuple[str, bool]]:
+    [status] = shell("status")
+    return [(row["state"], row["in_sync"]) for row in status["states"]]
+
+
+def test_a_lab_stays_and_is_shown_as_it_is_until_it_is_taken_down(
+    shell: Shell,
+) -> None:
     cpu = max(os.sched_getaffinity(0))
     made = shell.up("--replicas", "1", "--setting", "threads=4", "--cpus", f"{cpu}")
     pids = [server["pid"] for server in made["servers"]]
     assert [os.sched_getaffinity(pid) for pid in pids] == [{cpu}, {cpu}]
-    connection = ldap.initialize(made["servers"][1]["uri"])
-    password = Path(made["admin_password_file"]).read_text()
-    connection.simple_bind_s(made["admin_dn"], password)
-    connection.unbind_s()
-
     [status] = shell("status")
     assert {**status, "states": None, "job": made["job"]} == {**made, "states": None}
-    assert [(row["state"], row["in_sync"]) for row in status["states"]] == [
-        ("running", True),
-        ("running", True),
-    ]
+    assert states(shell) == [("running", True), ("running", True)]
+    refused = shell("up", expected=2)["error"]
+    assert refused["message"] == "lab 'lab' is up already"
+    assert "`ldapslam lab down lab`" in refused["hint"]
+    unknown = shell("down", "labs", expected=2)["error"]
+    assert unknown["message"] == "there is no lab 'labs'"
+    assert unknown["hint"] == "did you mean 'lab'?"
 
-    assert shell("down") == {"name": "lab", "state": "down"}
+    # a replica that is behind
+    supplier, replica = (ldap.initialize(one["uri"]) for one in made["servers"])
+    for connection in (supplier, replica):
+        password = Path(made["admin_password_file"]).read_text()
+        connection.simple_bind_s(made["admin_dn"], password)
+    [(_, settings)] = replica.search_s("cn=config", ldap.SCOPE_BASE)
+    assert settings["olcThreads"] == [b"4"]
+    [(dn, _)] = replica.search_s(
+        "cn=config", ldap.SCOPE_ONELEVEL, "(olcSyncrepl=*)", ["1.1"]
+    )
+    replica.modify_s(dn, [(ldap.MOD_DELETE, "olcSyncrepl", None)])
+    person = "uid=user.1,ou=people,dc=example,dc=com"
+    supplier.modify_s(person, [(ldap.MOD_REPLACE, "description", [b"new"])])
+    for connection in (supplier, replica):
+        connection.unbind_s()
+    assert states(shell) == [("running", True), ("running", False)]
+    shown = ldapslam("lab", "status", variables=shell.variables).stdout
+    assert "NOT IN SYNC" in shown
+
+    # a server that has ended; a later process that has its pid gets no signal
+    os.kill(pids[1], signal.SIGKILL)
+    with subprocess.Popen(["sleep", "60"]) as later:
+        (Path(made["folder"]) / "replica1.pid").write_text(f"{later.pid}\n")
+        assert [state for state, _ in states(shell)] == ["running", "ended"]
+        assert shell("down") == {"name": "lab", "state": "down"}
+        assert later.poll() is None
+        later.kill()
     assert shell.trace() == []
     wait_until(lambda: not any(map(psutil.pid_exists, pids)))
     assert shell("status") == []
-
-
-def test_what_is_printed_is_the_beginning_of_a_job(shell: Shell) -> None:
-    fixed = ("--entries", "10", "--folder", str(shell.data))
-    done = ldapslam(
-        *("lab", "up", *fixed, "--replicas", "1", "--ldaps", "--name", "tls"),
-        variables=shell.variables,
-    )
-    assert done.returncode == 0, done.stderr
-    head, _, snippet = done.stdout.partition("\n\n")
-    assert "lab 'tls': slapd (mdb), 10 people" in head
-    job = load_job_text(
-        f"name: own\n{snippet}\nrun: {{duration: 1s}}{_STREAMS}", file="job", base=None
-    )
-    assert [uris[0].partition(":")[0] for uris in job.targets.values()] == ["ldaps"] * 2
-    assert list(yaml.safe_load(snippet)) == ["targets", "bind", "tls"]
-    assert "lab 'tls'" in ldapslam("lab", "status", variables=shell.variables).stdout
 
 
 @pytest.fixture
@@ -126,7 +139,14 @@ def examples(tmp_path: Path) -> Path:
 
 
 def test_an_example_is_tried_on_a_lab(shell: Shell, examples: Path) -> None:
-    """StartTLS, binds, several replicas and the number of people are the lab's."""
+    """StartTLS, binds, several replicas and the number of people are the lab's; also
+    the bind that a monitor has of its own."""
+    monitor = (
+        'monitors: [{directory: supplier, bind: {dn: "cn=x,dc=example,dc=com", '
+        "password: {env: LDAP_PASSWORD}}}]\n"
+    )
+    with (examples / "mixed.yaml").open("a") as example:
+        example.write(monitor)
     options = ("--replicas", "2", "--name", "try")
     made = shell.up(*options, "--job", str(examples / "mixed.yaml"))
     job = load_job(path := examples / "mixed-try.yaml")
@@ -147,6 +167,9 @@ def test_an_example_is_tried_on_a_lab(shell: Shell, examples: Path) -> None:
     lookup = found["streams"]["readers"]["lookup"]
     assert lookup["entries_returned"] == lookup["succeeded"] > 0
     assert found["streams"]["writers"]["modify"]["succeeded"] > 0
+    [readings] = found["monitors"].values()
+    assert readings["failed"] == 0 < readings["readings"]
+    assert "search_completed" in readings["metrics"]
 
 
 @pytest.mark.parametrize("example", sorted(one.name for one in EXAMPLES.glob("*.yaml")))
@@ -175,35 +198,6 @@ def test_every_example_can_be_tried_on_a_lab(example: str, examples: Path) -> No
     assert {one.dn for one in binds if one} <= {"cn=admin", None}
 
 
-def test_monitors_with_a_bind_of_their_own_read_the_lab(
-    shell: Shell, examples: Path
-) -> None:
-    shell.up("--job", str(examples / "burst.yaml"))
-    small = ("--var", "duration=2s", "--var", "clients=2", "--set", "run.warm_up=0s")
-    done = ldapslam(
-        *("run", examples / "burst-lab.yaml", *small, "--agents", "1"),
-        *("--set", "agents={count: 1}", "--out", "out"),
-        cwd=examples,
-        variables=shell.variables,
-    )
-    found = json.loads((examples / "out" / "result.json").read_text())["monitors"]
-    [monitor] = found.values()
-    assert monitor["failed"] == 0 < monitor["readings"], done.stdout + done.stderr
-    assert "search_completed" in monitor["metrics"]
-
-
-def test_a_name_has_one_lab(shell: Shell) -> None:
-    made = shell.up("--name", "one")
-    refused = shell("up", "--name", "one", expected=2)["error"]
-    assert refused["message"] == "lab 'one' is up already"
-    assert "`ldapslam lab down one`" in refused["hint"]
-    assert [lab["folder"] for lab in shell("status")] == [made["folder"]]
-
-    unknown = shell("down", "ones", expected=2)["error"]
-    assert unknown["message"] == "there is no lab 'ones'"
-    assert unknown["hint"] == "did you mean 'one'?"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -225,69 +219,51 @@ def test_wrong_usage_starts_nothing(
     assert shell.trace() == []
 
 
+def test_a_state_folder_that_is_not_this_users_alone_is_refused(shell: Shell) -> None:
+    assert shell("status") == []
+    [folder] = (shell.state / "ldapslam" / "labs").iterdir()
+    folder.chmod(0o755)
+    error = shell("status", expected=2)["error"]
+    assert "is not this user's alone" in error["message"]
+    assert f"chmod 700 {folder}" in error["hint"]
+    folder.chmod(0o700)
+    shell.variables["XDG_STATE_HOME"] = "/dev/null/x"
+    error = shell("up", expected=2)["error"]
+    assert "/dev/null/x/ldapslam/labs" in error["message"]
+    shell.variables["XDG_STATE_HOME"] = str(shell.state)
+
+
 def test_a_lab_that_cannot_start_leaves_its_name_free(shell: Shell) -> None:
     error = shell("up", "--setting", "threads=many", expected=6)["error"]
     assert "ended with" in error["message"]
     assert shell.trace() == []
 
 
-def test_a_server_that_has_ended_is_shown_and_its_pid_gets_no_signal(
-    shell: Shell,
-) -> None:
-    made = shell.up("--replicas", "1")
-    os.kill(made["servers"][1]["pid"], signal.SIGKILL)
-    with subprocess.Popen(["sleep", "60"]) as later:
-        # as if a later process had the same pid
-        (Path(made["folder"]) / "replica1.pid").write_text(f"{later.pid}\n")
-        [status] = shell("status")
-        assert [row["state"] for row in status["states"]] == ["running", "ended"]
-        shell("down")
-        assert shell.trace() == []
-        assert later.poll() is None
-        later.kill()
-
-
 def test_a_lab_holds_no_descriptor_of_its_caller(shell: Shell, tmp_path: Path) -> None:
     arguments = ("lab", "up", "--entries", "10", "--folder", str(shell.data))
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    reader, writer = os.pipe()
-    subprocess.run(
+    # it ends with the last who holds one of its outputs
+    done = subprocess.run(
         [*COMMAND, *arguments],
         env=environment(shell.variables),
         check=True,
-        stdout=writer,
-        stderr=writer,
-        pass_fds=(lock, writer),
+        capture_output=True,
+        text=True,
+        pass_fds=(lock,),
+        timeout=_TIMEOUT_S,
     )
     os.close(lock)
-    os.close(writer)
     with (tmp_path / "lock").open() as again:
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with open(reader) as output:
-        assert "ldapslam lab down" in output.read()
+    assert "ldapslam lab down" in done.stdout + done.stderr
+    # what it says is the beginning of a job
+    head, _, snippet = done.stdout.partition("\n\n")
+    assert "lab 'lab': slapd (mdb), 10 people" in head
+    text = f"name: own\n{snippet}\nrun: {{duration: 1s}}{_STREAMS}"
+    assert len(load_job_text(text, file="job", base=None).targets) == 1
     [status] = shell("status")
     assert [row["state"] for row in status["states"]] == ["running"]
-
-
-def test_a_replica_that_is_behind_is_shown(shell: Shell) -> None:
-    made = shell.up("--replicas", "1")
-    supplier, replica = (ldap.initialize(one["uri"]) for one in made["servers"])
-    for connection in (supplier, replica):
-        password = Path(made["admin_password_file"]).read_text()
-        connection.simple_bind_s(made["admin_dn"], password)
-    [(dn, _)] = replica.search_s(
-        "cn=config", ldap.SCOPE_ONELEVEL, "(olcSyncrepl=*)", ["1.1"]
-    )
-    replica.modify_s(dn, [(ldap.MOD_DELETE, "olcSyncrepl", None)])
-    person = "uid=user.1,ou=people,dc=example,dc=com"
-    supplier.modify_s(person, [(ldap.MOD_REPLACE, "description", [b"new"])])
-    [status] = shell("status", "lab")
-    assert [row["in_sync"] for row in status["states"]] == [True, False]
-    for connection in (supplier, replica):
-        connection.unbind_s()
-    shown = ldapslam("lab", "status", variables=shell.variables).stdout
-    assert "NOT IN SYNC" in shown
 
 
 @pytest.mark.parametrize("has_watcher", [True, False])
@@ -323,20 +299,3 @@ def test_nothing_is_left_of_an_up_that_was_killed(
         shell("down")
     assert shell.trace() == []
     wait_until(lambda: not slapadd.is_running())
-
-
-def test_a_state_folder_that_others_can_enter_is_refused(shell: Shell) -> None:
-    assert shell("status") == []
-    [folder] = (shell.state / "ldapslam" / "labs").iterdir()
-    folder.chmod(0o755)
-    error = shell("status", expected=2)["error"]
-    assert "is not this user's alone" in error["message"]
-    assert f"chmod 700 {folder}" in error["hint"]
-    folder.chmod(0o700)
-
-
-def test_a_state_folder_that_cannot_be_made_is_named(shell: Shell) -> None:
-    shell.variables["XDG_STATE_HOME"] = "/dev/null/x"
-    error = shell("up", expected=2)["error"]
-    assert "/dev/null/x/ldapslam/labs" in error["message"]
-    shell.variables["XDG_STATE_HOME"] = str(shell.state)

@@ -11,7 +11,6 @@ import ldap
 import pytest
 
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
-from support.ds389 import Ds389
 from support.lab import FAST, Lab
 from support.operations import run_operations
 
@@ -164,7 +163,7 @@ def test_control_is_understood(lab: Lab, operation: dict[str, Any]) -> None:
     assert counts.codes == {0: SESSIONS}
 
 
-def test_controls_are_understood_by_389_ds(ds389: Ds389) -> None:
+def test_controls_are_understood_by_389_ds(ds389: Lab) -> None:
     searches = [
         search({"server_side_sort": ["sn", "-cn"]}),
         search({"server_side_sort": "uid"}, {"vlv": {"after": 8, "offset": "[2-80]"}}),
@@ -179,7 +178,7 @@ def test_controls_are_understood_by_389_ds(ds389: Ds389) -> None:
         "controls": ["authorization_identity"],
     }
     for operations in (named, [bind]):
-        outcome = run_operations(ds389, operations, sessions=3 * SESSIONS)
+        outcome = run_operations(ds389.supplier, operations, sessions=3 * SESSIONS)
         assert sum(counts.codes[0] for counts in outcome.values()) == 3 * SESSIONS
         for name, counts in outcome.items():
             assert counts.codes.keys() == {0}, name

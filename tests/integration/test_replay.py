@@ -22,7 +22,6 @@ from ldapslam.jobs.load import load_job
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import read_logs
 from support.command_line import ldapslam
-from support.ds389 import Ds389
 from support.lab import LOGGED, Lab
 from support.operations import Server
 
@@ -93,9 +92,8 @@ def run_searches_and(operation: str, server: Server, folder: Path) -> dict[str, 
     return result_of("run", "mixed.yaml", cwd=folder)
 
 
-def identity(lab: Lab | Ds389) -> list[str | Path]:
-    server = lab.supplier if isinstance(lab, Lab) else lab
-    return ["-D", server.admin_dn, "-y", server.admin_password_file]
+def identity(lab: Lab) -> list[str | Path]:
+    return ["-D", lab.admin_dn, "-y", lab.admin_password_file]
 
 
 def result_of(*arguments: Any, cwd: Path) -> dict[str, Any]:
@@ -337,10 +335,11 @@ def test_what_a_replay_leaves_out_is_in_its_result(
 
 
 @pytest.mark.long
-def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) -> None:
-    with LogSlice(ds389.folder / "log" / "access", tmp_path / "access") as logged:
+def test_the_log_of_389_ds_is_read_and_replayed(ds389: Lab, tmp_path: Path) -> None:
+    server = ds389.supplier
+    with LogSlice(server.folder / "log" / "access", tmp_path / "access") as logged:
         compare = "compare: {dn: ENTRY, attribute: sn, value: x}"
-        result = run_searches_and(compare, ds389, tmp_path)
+        result = run_searches_and(compare, server, tmp_path)
     sent = {name: totals["sent"] for name, totals in result["totals"].items()}
     kinds = Counter(
         one.kind
@@ -351,10 +350,10 @@ def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) ->
         "search": sent["load.search"],
         "compare": sent["load.compare"],
     }
-    before = ds389.counts()
-    job = trace_job(logged.path, ds389.uri, tmp_path, *identity(ds389))
+    before = ds389.monitor_counts(server)
+    job = trace_job(logged.path, server.uri, tmp_path, *identity(ds389))
     replayed = result_of("run", job, *at_speed("2x"), cwd=tmp_path)
-    after = ds389.counts()
+    after = ds389.monitor_counts(server)
     assert after["compare"] - before["compare"] == sent["load.compare"]
     assert replayed["totals"]["log.compare"]["succeeded"] == sent["load.compare"]
     assert replayed["totals"]["log.search"]["succeeded"] >= sent["load.search"]

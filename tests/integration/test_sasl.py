@@ -22,7 +22,6 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD
 from support.command_line import ldapslam
-from support.ds389 import Ds389
 from support.engine import Result, collect, start
 from support.lab import Lab
 from support.sasl import PASSWORDS, SaslLab
@@ -263,11 +262,11 @@ def test_binds_with_a_ticket_are_load(gssapi_lab: Lab) -> None:
     assert_all_bound(outcome, requests=3)
 
 
-def test_binds_of_389_ds_are_load(ds389: Ds389) -> None:
-    before = ds389.counts()
+def test_binds_of_389_ds_are_load(ds389: Lab) -> None:
+    before = ds389.monitor_counts(ds389.supplier)
     operation = bind_as("PLAIN", PERSON_PASSWORD, authcid=f"dn:uid=user.1,{PEOPLE_DN}")
-    outcome = run_job(ds389.uri, operation=operation)
-    after = ds389.counts()
+    outcome = run_job(ds389.supplier.uri, operation=operation)
+    after = ds389.monitor_counts(ds389.supplier)
     assert after["bind"] - before["bind"] == assert_all_bound(outcome)
 
 

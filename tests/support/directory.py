@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import ldap
 import pytest
 
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
-from support.ds389 import Ds389
 from support.lab import FAST, Lab
 from support.sasl import set_passwords
 
@@ -48,46 +46,19 @@ DATABASE_LINES = (
 )
 
 
-class Directory(Protocol):
-    """A server of its own kind, its process and its tree for tests to load."""
-
-    @property
-    def kind(self) -> str:
-        """`slapd` or `389-ds`."""
-
-    @property
-    def uri(self) -> str: ...
-
-    @property
-    def ldaps_uri(self) -> str: ...
-
-    @property
-    def ldapi_uri(self) -> str: ...
-
-    @property
-    def ca_file(self) -> Path: ...
-
-    @property
-    def admin_dn(self) -> str: ...
-
-    @property
-    def admin_password_file(self) -> Path: ...
-
-    def counts(self) -> dict[str, int]:
-        """The server's own count of operations by kind since it started, without the
-        fixture's own; read once nobody else is connected."""
-
-    def tree(self) -> Tree:
-        """Every entry below the suffix with its operational attributes."""
+#: Where each server says how many are connected.
+_CONNECTIONS = {
+    "slapd": ("cn=Current,cn=Connections,cn=Monitor", "monitorCounter"),
+    "389ds": ("cn=monitor", "currentconnections"),
+}
 
 
-class SlapdDirectory:
-    """The supplier of a lab."""
-
-    kind = "slapd"
+class Directory:
+    """The supplier of a lab, its process and its tree for tests to load."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
+        self.kind = lab.kind
         self.uri = lab.supplier.uri
         self.ldaps_uri = lab.supplier.ldaps_uri
         self.ldapi_uri = lab.supplier.ldapi_uri
@@ -96,49 +67,21 @@ class SlapdDirectory:
         self.admin_password_file = lab.admin_password_file
 
     def counts(self) -> dict[str, int]:
+        """The server's own count of operations by kind since it started, without the
+        fixture's own; read once nobody else is connected."""
         _wait_until(lambda: self._connections() == 1)
         return self._lab.monitor_counts(self._lab.supplier)
 
     def _connections(self) -> int:
-        dn = "cn=Current,cn=Connections,cn=Monitor"
-        found = self._lab.search(
-            self._lab.supplier, dn, ldap.SCOPE_BASE, ["monitorCounter"]
-        )
-        return int(found[dn]["monitorCounter"][0])
+        dn, name = _CONNECTIONS[self.kind]
+        found = self._lab.search(self._lab.supplier, dn, ldap.SCOPE_BASE, [name])
+        return int(found[dn][name][0])
 
     def tree(self) -> Tree:
-        found = self._lab.search(
-            self._lab.supplier, SUFFIX, ldap.SCOPE_SUBTREE, ["*", "+"]
-        )
+        """Every entry below the suffix with its operational attributes."""
+        supplier = self._lab.supplier
+        found = self._lab.search(supplier, SUFFIX, ldap.SCOPE_SUBTREE, ["*", "+"])
         return _tree(found)
-
-
-class Ds389Directory:
-    """A 389-DS."""
-
-    kind = "389-ds"
-
-    def __init__(self, server: Ds389) -> None:
-        self._server = server
-        self.uri = server.uri
-        self.ldaps_uri = server.ldaps_uri
-        self.ldapi_uri = server.ldapi_uri
-        self.ca_file = server.ca_file
-        self.admin_dn = server.admin_dn
-        self.admin_password_file = server.admin_password_file
-
-    def counts(self) -> dict[str, int]:
-        _wait_until(lambda: self._connections() == 1)
-        return self._server.counts()
-
-    def _connections(self) -> int:
-        found = self._server.search(
-            "cn=monitor", ldap.SCOPE_BASE, ["currentconnections"]
-        )
-        return int(found["cn=monitor"]["currentconnections"][0])
-
-    def tree(self) -> Tree:
-        return _tree(self._server.search(SUFFIX, ldap.SCOPE_SUBTREE, ["*", "+"]))
 
 
 def _tree(found: Mapping[str, Mapping[str, Sequence[bytes]]]) -> Tree:
@@ -185,12 +128,12 @@ def slapd_directory(slapd_installed: None) -> Iterator[Directory]:
         database_lines=DATABASE_LINES,
     ) as lab:
         set_passwords(lab, {SASL_USER: PERSON_PASSWORD.encode()})
-        yield SlapdDirectory(lab)
+        yield Directory(lab)
 
 
 @pytest.fixture(scope="session")
-def ds389_directory(ds389: Ds389) -> Directory:
-    return Ds389Directory(ds389)
+def ds389_directory(ds389: Lab) -> Directory:
+    return Directory(ds389)
 
 
 @pytest.fixture(params=["slapd", "ds389"])

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +165,13 @@ class FleetOfProcesses:
     def client(self) -> Client:
         return Client(self.address)
 
-    def submit(self, text: str) -> str:
+    def submit(
+        self, text: str, *, priority: int = 0, files: Mapping[str, bytes] | None = None
+    ) -> str:
+        request = job_request(text.encode(), job_file="job.json", files=files)
+        request.priority = priority
         with self.client() as client:
-            return client.submit(job_request(text.encode(), job_file="job.json"))
+            return client.submit(request)
 
     def run(self, run_id: str) -> pb.RunStatus:
         return self._lasting_client().run(run_id)

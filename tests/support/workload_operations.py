@@ -127,7 +127,7 @@ def missing_at_times(directory: Directory) -> list[str]:
     when another one is about to replace the same parent in its cache. For the same
     reason it dies of a move to another parent (SIGSEGV in ldbm_back_modrdn), so that
     its moves have a job of their own: `moves_job`."""
-    return ["noSuchObject"] if directory.kind == "389-ds" else []
+    return ["noSuchObject"] if directory.kind == "389ds" else []
 
 
 def writes(directory: Directory) -> list[Operation]:

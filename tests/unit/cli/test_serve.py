@@ -60,8 +60,22 @@ def test_what_may_be_repeated_is_one_value_or_a_list_in_a_settings_file(
     assert found == used
 
 
-def test_a_label_has_one_value() -> None:
-    labels = ("--label", "site=a", "--label", "site=b")
-    refused = CliRunner().invoke(agent_command, labels).exception
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('nmae = "x"', "did you mean 'name'"),
+        ("name = ", "write TOML"),
+        ('label = ["site"]', "KEY=VALUE"),
+        ('label = ["site=a", "site=b"]', "'site' is given twice: 'a' and 'b'"),
+        ('name = ["x"]', "name: expected one value"),
+        ("label = {site = 1}", "label: expected one value or a list"),
+    ],
+)
+def test_a_faulty_settings_file_is_refused(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(text)
+    refused = CliRunner().invoke(agent_command, ["--config", str(file)]).exception
     assert isinstance(refused, ConfigError)
-    assert "'site' is given twice: 'a' and 'b'" in str(refused)
+    assert said in f"{refused} {refused.hint}"
