@@ -24,12 +24,9 @@ from support.engine import (
     Result,
     S,
     collect,
-<<<<<<< HEAD
+    connect_error,
     literal,
     nested,
-=======
-    connect_error,
->>>>>>> r33-rest
     new_engine,
     open_stream,
     run,
@@ -258,20 +255,6 @@ def test_anonymous_set_up_in_clear_has_neither_tls_nor_bind_time() -> None:
 # -- loss and return -------------------------------------------------------------------
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
-def test_lost_connections_are_replaced_and_the_load_goes_on(is_open: bool) -> None:
-    with FakeLdap(AfterSome(20, then=lambda peer, request: False)) as server:
-        load = open_stream(server.uri, 500) if is_open else stream(server.uri)
-        outcome = run(load, duration_ns=1000 * MS)
-    lost = outcome.stream_count("disconnects")
-    assert lost > 4
-    # all but those that were down at the end
-    assert lost <= outcome.stream_count("connects") <= 4 + lost
-    assert outcome.count("succeeded") > 100
-    outcome.assert_balanced()
-
-
 def test_steps_that_a_lost_connection_has_not_sent_are_dropped() -> None:
     """All sessions send their second step, a large one, at once. The server reads the
     first of these, no more, and resets: some fill the sockets, the others wait."""
@@ -300,8 +283,6 @@ def test_steps_that_a_lost_connection_has_not_sent_are_dropped() -> None:
     outcome.assert_balanced()
 
 
-=======
->>>>>>> r33-rest
 def test_server_that_is_away_for_a_while_is_met_again() -> None:
     first = FakeLdap(answer)
     with first as server:

@@ -154,11 +154,3 @@ def test_a_base_that_is_not_there(
     code, said = checked(lab.supplier.uri, base=base)
     assert code == 1
     assert "noSuchObject (32): the base is not there" in said
-
-
-def test_a_mechanism_that_there_is_not(
-    lab: Lab, checked: Callable[..., tuple[int, str]]
-) -> None:
-    code, said = checked(lab.supplier.uri, "bind: {sasl: {mechanism: NTLM-9}}")
-    assert code == 6
-    assert "has no mechanism 'NTLM-9' on this host; it has" in said

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from support.directory import Directory, differences
-from support.workload import AGENTS, WRITTEN, job_for, moves_job, run_job
+from support.directory import PEOPLE, Directory, differences
+from support.workload import AGENTS, WRITTEN, job_for, one_writer_job, run_job
 from support.workload_operations import WRITTEN_PEOPLE, person
 
 KINDS = (
@@ -45,9 +45,9 @@ def check(
     agents: int = AGENTS,
     timeout_s: float = 120,
     ignore: Collection[str] = (),
-) -> int:
-    """Runs a job, compares books and trees, the attributes in `ignore` excepted; how
-    many operations the server counted."""
+) -> dict[str, Any]:
+    """Runs a job, compares books and trees, the attributes in `ignore` excepted; its
+    result."""
     tree, before = directory.tree(), directory.counts()
     result = run_job(job, timeout_s, agents)
     after = directory.counts()
@@ -61,20 +61,28 @@ def check(
     written = {person(str(n)) for n in range(WRITTEN_PEOPLE)}
     kept = {dn: attributes for dn, attributes in tree.items() if dn not in written}
     assert differences(kept, {dn: left[dn] for dn in kept}, ignore) == []
-    return sum(by_server.values())
+    return result
+
+
+def operation_count(result: dict[str, Any], directory: Directory) -> int:
+    return sum(counted_by_agents(result, directory.uri).values())
 
 
 def test_every_operation_is_counted_as_the_server_does_and_leaves_the_tree(
     slapd_directory: Directory, tmp_path: Path
 ) -> None:
-    job = job_for(slapd_directory, tmp_path, scale=0.2)
-    assert check(slapd_directory, job) > 3_500
+    result = check(slapd_directory, job_for(slapd_directory, tmp_path, scale=0.2))
+    assert operation_count(result, slapd_directory) > 3_500
 
 
-def test_moves_of_a_single_client_are_counted_and_leave_the_tree(
+def test_moves_controls_and_binds_are_counted_and_leave_the_tree(
     directory: Directory, tmp_path: Path
 ) -> None:
-    assert check(directory, moves_job(directory, tmp_path, 50), agents=1) > 200
+    result = check(directory, one_writer_job(directory, tmp_path), agents=1)
+    assert operation_count(result, directory) > 300
+    paged = result["streams"]["writer"]["paged"]
+    # pages of 300, 300, 300 and 100 people
+    assert paged["entries_returned"] == PEOPLE // 4 * paged["succeeded"] > 0
 
 
 @pytest.mark.long
@@ -86,4 +94,5 @@ def test_many_operations_are_counted_as_the_server_does(
     job = job_for(directory, tmp_path, scale=scale)
     # 389-DS once counted 998 children of a thousand, which were all there, after this
     miscounted = ("numSubordinates",)
-    assert check(directory, job, timeout_s=600, ignore=miscounted) > 16_600 * scale
+    result = check(directory, job, timeout_s=600, ignore=miscounted)
+    assert operation_count(result, directory) > 16_600 * scale

@@ -39,20 +39,30 @@ _OPERATIONS_PER_CLIENT = 250
 TEMPLATE = """\
 define family=Template
 
-template: person
+template: base
 rdnAttr: uid
 objectClass: top
 objectClass: person
 objectClass: organizationalPerson
 objectClass: inetOrgPerson
-givenName: <random:alpha:6>
-sn: [family]
+
+template: person
+extends: base
+givenName: <first>
+sn: [family], \\<b\\>
 cn: {givenName} {sn}
 uid: template.<guid>
 mail: {uid}@example.com
 employeeNumber: <random:numeric:5>
 telephoneNumber: <random:telephone>
-description: one of {cn}'s
+description: one of {cn}'s, <dn>
+title: <list:Engineer:3,Manager:1>
+l: <presence:40>Berlin
+st: <ifpresent:l>BE
+departmentNumber: <file:names.txt:sequential>
+roomNumber: <sequential:1000>
+labeledURI: <base64:hello>
+businessCategory: <loop:1:3>
 """
 
 
@@ -92,7 +102,11 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
             "operations": [
                 {
                     "expect": ["success", *missing_at_times(directory)],
-                    "add": {"template": "person.template", "under": PEOPLE_DN},
+                    "add": {
+                        "template": "person.template",
+                        "template_name": "person",
+                        "under": PEOPLE_DN,
+                    },
                 }
             ],
         },
@@ -160,16 +174,23 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
     return _write(directory, folder, streams)
 
 
-def moves_job(directory: Directory, folder: Path, count: int = 50) -> Path:
-    """Writes a job of one client that moves entries."""
-    stream = {
-        "name": "moves",
-        "target": "server",
-        "count": count,
-        "load": {"clients": 1},
-        "operations": moves(),
-    }
-    return _write(directory, folder, [stream])
+def one_writer_job(directory: Directory, folder: Path, count: int = 100) -> Path:
+    """Writes a job of a client that moves entries and sends controls, beside one that
+    binds."""
+    [move] = moves()
+    operations = controls(directory)
+    operations.append({"weight": len(operations), **move})
+    streams = [
+        {
+            "name": name,
+            "target": "server",
+            "count": count,
+            "load": {"clients": 1},
+            "operations": sent,
+        }
+        for name, sent in (("writer", operations), ("binds", binds(directory)))
+    ]
+    return _write(directory, folder, streams)
 
 
 def _write(directory: Directory, folder: Path, streams: list[dict[str, Any]]) -> Path:

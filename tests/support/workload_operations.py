@@ -97,9 +97,13 @@ def reads() -> list[Operation]:
                 "scope": "base",
                 "filter": "(objectClass=*)",
                 "attributes": ["cn", "mail", "entryUUID"],
+                "deref": "searching",
             },
         },
-        {"name": "types", **search("(uid=user.[0-999])", types_only=True)},
+        {
+            "name": "types",
+            **search("(uid=user.[0-999])", types_only=True, deref="finding"),
+        },
         {
             "name": "one_level",
             **search(
@@ -126,7 +130,7 @@ def missing_at_times(directory: Directory) -> list[str]:
     """389-DS 2.3.1 now and then answers noSuchObject to writes whose entries are there,
     when another one is about to replace the same parent in its cache. For the same
     reason it dies of a move to another parent (SIGSEGV in ldbm_back_modrdn), so that
-    its moves have a job of their own: `moves_job`."""
+    its moves have a job with one client that writes: `one_writer_job`."""
     return ["noSuchObject"] if directory.kind == "389ds" else []
 
 
@@ -199,6 +203,11 @@ def binds(directory: Directory) -> list[Operation]:
             "weight": 2,
             "bind": {"dn": person("[0-999]"), "password": "wrong.[random:4]"},
             "expect": ["invalidCredentials"],
+        },
+        {
+            "name": "identified",
+            "controls": [{"authorization_identity": True, "critical": False}],
+            "bind": {"dn": person("[0-999]"), "password": "password"},
         },
         *_sasl_binds(directory),
     ]
@@ -321,7 +330,7 @@ def controls(directory: Directory) -> list[Operation]:
     operations: list[Operation] = [
         {
             "name": "paged",
-            **search(everybody, page_size=250, attributes=["1.1"]),
+            **search(everybody, page_size=300, attributes=["1.1"]),
         },
         {
             "name": "sorted",
@@ -333,6 +342,14 @@ def controls(directory: Directory) -> list[Operation]:
             "controls": [
                 {"server_side_sort": f"uid{rule}"},
                 {"vlv": {"before": 1, "after": 8, "offset": "[1-40]"}},
+            ],
+            **search("(givenName=Ada)", attributes=["uid"], scope="one"),
+        },
+        {
+            "name": "vlv_value",
+            "controls": [
+                {"server_side_sort": f"uid{rule}"},
+                {"vlv": {"after": 5, "value": "user.5"}},
             ],
             **search("(givenName=Ada)", attributes=["uid"], scope="one"),
         },
@@ -376,7 +393,10 @@ def _of_slapd() -> list[Operation]:
         },
         {
             "name": "matched",
-            "controls": [{"matched_values": "(objectClass=person)"}],
+            "controls": [
+                {"matched_values": ["(objectClass=person)", "(uid=user.[0-9])"]},
+                "dont_use_copy",
+            ],
             **search("(uid=user.[0-999])"),
         },
         {
@@ -398,18 +418,27 @@ def _of_slapd() -> list[Operation]:
                     "add": {
                         "dn": f"uid=count.[n],{PEOPLE_DN}",
                         "entry": {
-                            "objectClass": ["top", "pilotPerson"],
+                            "objectClass": ["top", "account", "posixAccount"],
                             "cn": "[n]",
-                            "sn": "count",
-                            "mailPreferenceOption": "0",
+                            "uidNumber": "0",
+                            "gidNumber": "0",
+                            "homeDirectory": "/",
                         },
                     },
                 },
                 {
                     "modify": {
                         "dn": f"uid=count.[n],{PEOPLE_DN}",
-                        "increment": {"mailPreferenceOption": 1},
+                        "increment": {"uidNumber": 42},
                     }
+                },
+                {
+                    "compare": {
+                        "dn": f"uid=count.[n],{PEOPLE_DN}",
+                        "attribute": "uidNumber",
+                        "value": "42",
+                    },
+                    "expect": ["compareTrue"],
                 },
                 {"delete": {"dn": f"uid=count.[n],{PEOPLE_DN}"}},
             ],
