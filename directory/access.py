@@ -50,9 +50,6 @@ _CONNECT_HINTS = {
     errno.ENETUNREACH: "no route from the host that connects",
     errno.ETIMEDOUT: "does a firewall drop what is sent to the directory?",
 }
-_NO_LDAP = (
-    "is it an LDAP server that listens there? If the port is for TLS, write ldaps://"
-)
 _BIND_HINTS = {
     ldap.INVALID_CREDENTIALS: "check `bind.dn` and the password that `bind.password` "
     "names; servers answer so for an unknown DN too",
@@ -216,8 +213,11 @@ def _bind(connection: Any, uri: str, access: ConnectionSettings) -> None:
         if isinstance(error, ldap.TIMEOUT):
             timeout_s = access.connect_timeout_ns / 1e9
             text = f"the bind was not answered within {timeout_s:g} s"
-        # a server with known addresses has accepted the connection
-        hint = _NO_LDAP if access.addresses.get(uri) else None
+        hint = None
+        if access.addresses.get(uri):  # it has accepted the connection
+            tls_uri = uri.replace("ldap://", "ldaps://")
+            hint = "is it an LDAP server that listens there? If the port is for TLS, "
+            hint += f"write {tls_uri}"
         raise TargetUnreachable(uri, text, hint=hint) from error
 
 
