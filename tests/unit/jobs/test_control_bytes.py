@@ -30,6 +30,7 @@ from support.libldap import LibLdap
 
 SEARCH = Search.model_validate({"base": "dc=com", "filter": "(cn=a)"})
 DN = "uid=user.1,dc=com"
+SUBENTRIES = "1.3.6.1.4.1.4203.1.10.1"
 
 
 def control(given: Any, scope: Scope | None = None) -> Control:
@@ -47,22 +48,14 @@ def sent_with(given: Any, texts: list[str] = [], message_id: int = 1) -> bytes: 
     ("given", "texts", "theirs"),
     [
         ("manage_dsa_it", [], RequestControl("2.16.840.1.113730.3.4.2", True)),
-        (
-            {"manage_dsa_it": True, "critical": False},
-            [],
-            ManageDSAITControl(False),
-        ),
+        ({"manage_dsa_it": True, "critical": False}, [], ManageDSAITControl(False)),
         (
             {"proxied_authorization": "dn:uid=user.[0-9],dc=com"},
             ["1"],
             ProxyAuthzControl(True, f"dn:{DN}".encode()),
         ),
         ({"proxied_authorization": ""}, [], ProxyAuthzControl(True, b"")),
-        (
-            "authorization_identity",
-            [],
-            AuthorizationIdentityRequestControl(True),
-        ),
+        ("authorization_identity", [], AuthorizationIdentityRequestControl(True)),
         (
             {"assertion": "(&(cn=[x])(!(sn=*b)))"},
             [],
@@ -115,16 +108,8 @@ def sent_with(given: Any, texts: list[str] = [], message_id: int = 1) -> bytes: 
         ("dont_use_copy", [], RequestControl("1.3.6.1.1.22", True)),
         ("password_policy", [], RequestControl("1.3.6.1.4.1.42.2.27.8.5.1", True)),
         # RFC 3672: the value is a BOOLEAN.
-        (
-            "subentries",
-            [],
-            RequestControl("1.3.6.1.4.1.4203.1.10.1", True, b"\x01\x01\xff"),
-        ),
-        (
-            {"subentries": False},
-            [],
-            RequestControl("1.3.6.1.4.1.4203.1.10.1", True, b"\x01\x01\x00"),
-        ),
+        ("subentries", [], RequestControl(SUBENTRIES, True, b"\x01\x01\xff")),
+        ({"subentries": False}, [], RequestControl(SUBENTRIES, True, b"\x01\x01\x00")),
         ({"oid": "1.2.3"}, [], RequestControl("1.2.3", True)),
         ({"oid": "1.2.3", "value": ""}, [], RequestControl("1.2.3", True, b"")),
         (

@@ -72,16 +72,6 @@ def test_what_we_accept_libldap_accepts_too(text: str) -> None:
     assert ldap.dn.is_dn(text)
 
 
-def test_patterns_stand_in_values() -> None:
-    pattern = parse_dn("uid=user.[0-9],ou=[random:3],dc=com")
-    assert len(pattern.sources) == 2
-
-
-def test_pattern_does_not_stand_in_an_attribute() -> None:
-    with pytest.raises(Fault, match="expected a DN"):
-        parse_dn("[random:2]=a,dc=com")
-
-
 def test_variable_is_escaped_in_a_value_and_stands_for_whole_rdns_as_it_is() -> None:
     names = {"who": 0, "base": 1}
     assert parse_dn("cn=[who],[base]", names).nodes == (
@@ -101,7 +91,8 @@ def test_variable_is_escaped_in_a_value_and_stands_for_whole_rdns_as_it_is() -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["[1-9]", "cn=a,[uuid]", "[who]x,dc=com", "[who]+cn=a"]
+    "text",
+    ["[1-9]", "cn=a,[uuid]", "[who]x,dc=com", "[who]+cn=a", "[random:2]=a,dc=com"],
 )
 def test_other_patterns_stand_for_no_rdn(text: str) -> None:
     with pytest.raises(Fault):

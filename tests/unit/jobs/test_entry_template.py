@@ -211,6 +211,18 @@ def test_reference_to_what_is_not_there_is_empty() -> None:
     assert (attributes["street"], attributes["c"]) == (["in "], ["none"])
 
 
+def test_value_that_is_drawn_may_be_a_condition_and_be_encoded() -> None:
+    lines = (
+        "uid: u\nl: <list:Bonn,Rome>\nc: <ifpresent:l:Bonn>DE\n"
+        "st: <ifabsent:l:Bonn>x\ndescription: <base64:{l}>\n"
+    )
+    _, attributes = made(lines, ["Bonn"])
+    assert (attributes["c"], attributes["description"]) == (["DE"], ["Qm9ubg=="])
+    _, attributes = made(lines, ["Rome"])
+    assert attributes["st"] == ["x"]
+    assert "c" not in attributes
+
+
 def test_value_that_is_empty_is_left_out() -> None:
     lines = "uid: u\ndescription: <list:,a>\ntitle: x\ntitle:\nou: <file:names>\n"
     _, attributes = made(lines, ["", "b"])
