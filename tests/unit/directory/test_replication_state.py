@@ -208,7 +208,7 @@ PEOPLE = dict(person(number) for number in range(30))
 def test_what_was_on_its_way_is_no_difference(
     monkeypatch: pytest.MonkeyPatch, first: Entries, second: Entries
 ) -> None:
-    """Of two servers that both come to hold `PEOPLE`."""
+    """Compare two servers that both come to hold `PEOPLE`."""
     trees = {
         uri: Changing(uri, read, PEOPLE)
         for uri, read in (("ldap://a", first), ("ldap://b", second))

@@ -113,12 +113,6 @@ def test_later_steps_use_what_earlier_ones_made() -> None:
     assert not compare.captures
 
 
-def test_capture_by_name_alone_is_of_what_is_called_so() -> None:
-    stream = stream_of({"sequence": [{"search": BASE, "capture": "dn"}]})
-    assert stream.operations[0].sequence is not None
-    assert stream.operations[0].sequence[0].capture == {"dn": "dn"}
-
-
 def test_each_session_has_variables_of_its_own() -> None:
     step = {"let": {"a": "[uuid]"}, "search": {**BASE, "filter": "(cn=[a])"}}
     plan = plan_of({"sequence": [step]}, {**step, "name": "other"})

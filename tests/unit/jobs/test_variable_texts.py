@@ -77,7 +77,7 @@ def bounds_of(*lets: tuple[int, tuple[Node, ...]]) -> list[list[int]]:
         pytest.param(
             [(letters(44), variable(1), ValueSource(PARENT, lo=2))],
             [[1000, 1000]],
-            id="captured ones share what is left",
+            id="captured texts share what is left",
         ),
         pytest.param(
             [(ValueSource(FILE_RANDOM, data=b"names.txt"),), (variable(0), b"x")],
