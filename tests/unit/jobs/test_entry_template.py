@@ -301,6 +301,7 @@ def test_broken_template_is_a_fault_with_its_line(text: str, reason: str) -> Non
         ("<file:a:backwards>", "expected a tag of the form <file:PATH>"),
         ("<random:chars::3>", "expected a tag of the form <random:chars:SET:N>"),
         ("<base64:latin-1:ł>", "expected a text in the charset 'latin-1'"),
+        ("{nobody}", "unknown attribute 'nobody'"),
         ("{cn:x}", "expected a number of at least 1"),
         ("<ifpresent>", "expected a tag of the form <ifpresent:ATTRIBUTE>"),
         ("[5", "bracket '['"),
