@@ -876,29 +876,27 @@ def test_the_generator_is_not_to_blame_for_what_monitors_read() -> None:
         assert found.thresholds[0].outcome is outcome
 
 
-def test_cpu_per_operation_is_of_the_operations_at_a_monitors_servers() -> None:
-    """0.5 cores for a fifth of 500 requests a second, at one of two servers."""
-    found = summary_of(
-        change=more(servers={"ldap://a": (0.2, 1), "ldap://b": (0.8, 1)}),
+@pytest.mark.parametrize(
+    ("servers", "process_us", "host_us"),
+    [
+        # 0.5 and 1.5 cores for a fifth of 500 requests a second, at one of two servers
+        (("ldap://a", "ldap://b"), 5000, 15000),
+        # a host has both servers
+        (("ldap://a", "ldap://a:1389"), 5000, 3000),
+    ],
+)
+def test_cpu_per_operation_is_of_the_operations_at_a_monitors_servers(
+    servers: tuple[str, str], process_us: float, host_us: float
+) -> None:
+    shares = dict(zip(servers, ((0.2, 1), (0.8, 1)), strict=True))
+    summary = summary_of(
+        change=more(servers=shares),
         add=of_monitors(PROCESS, BUSY),
-        stream=TWO,
+        stream={"uris": list(servers)},
     )
-    monitors = {one.facts["kind"]: one for one in found.monitors}
-    estimate = monitors["process"].cpu_per_operation_us
-    assert estimate == pytest.approx((5000, 5000, 5000))
-    shown = result_of(found)["monitors"]
-    assert shown["process 0"]["cpu_per_operation_us"]["value"] == 5000
-    assert shown["host 1"]["cpu_per_operation_us"]["value"] == 15000
-
-
-def test_cpu_per_operation_of_a_host_is_of_all_servers_on_it() -> None:
-    """1.5 cores for 500 requests a second, at the monitor's server and at another."""
-    found = summary_of(
-        change=more(servers={"ldap://a": (0.2, 1), "ldap://a:1389": (0.8, 1)}),
-        add=of_monitors(BUSY),
-        stream={"uris": ["ldap://a", "ldap://a:1389"]},
-    )
-    assert found.monitors[0].cpu_per_operation_us == pytest.approx((3000, 3000, 3000))
+    shown = result_of(summary)["monitors"]
+    assert shown["process 0"]["cpu_per_operation_us"]["value"] == process_us
+    assert shown["host 1"]["cpu_per_operation_us"]["value"] == host_us
 
 
 def test_cpu_per_operation_has_the_range_of_its_operations() -> None:
