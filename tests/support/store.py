@@ -282,7 +282,7 @@ def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
 
 #: Fields of a scenario that its intervals do not depend on.
 _BESIDE_INTERVALS = {"thresholds", "run", "facts", "streams", "plan", "edit"}
-#: Intervals by what they are drawn from, as text: many tests take the same ones.
+#: Intervals by the fields that they depend on, as text: many tests share them.
 _drawn: dict[str, list[Interval]] = {}
 
 

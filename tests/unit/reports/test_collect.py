@@ -327,7 +327,7 @@ def _operations(
 def _times(
     operations: list[OperationInterval], metric: str = "response_time"
 ) -> Histogram:
-    """Of all of them together, of their wanted outcomes."""
+    """Return the times of the wanted outcomes of all operations together."""
     whole = Histogram()
     for one in operations:
         wanted = metric, WANTED[one.stream, one.operation]

@@ -77,7 +77,7 @@ def test_a_run_without_imports_has_no_section() -> None:
     ],
 )
 def test_a_note_of_another_kind_is_left_out(changed: dict[str, Any]) -> None:
-    # whose import it was is not for the note to say
+    # the note does not name the agent of an import
     notes = facts({**NOTE, **changed}, {**NOTE, "agent": 7})
     assert imports_of(notes) == [{**NOTE, "agent": "a1"}]
 

@@ -41,7 +41,7 @@ def test_levels_are_the_published_ones() -> None:
 def rejected_share(
     sizes: Sequence[int], levels: Sequence[float], samples: int
 ) -> float:
-    """Of normal samples that are looked at when they have these sizes."""
+    """Return the share of normal samples that looks at these sizes reject."""
     rng, rejected = np.random.default_rng(1), 0
     bounds = scipy.stats.norm.isf(levels)
     for _ in range(samples // 5_000):
