@@ -36,8 +36,7 @@ class Draws:
 
 
 def autoregressive(rng: np.random.Generator, count: int, r: float) -> Floats:
-    """Return values of the variance 1, each of which is `r` of the one before and a
-    value by chance."""
+    """Return values of the variance 1, of which neighbours have the correlation r."""
     noise = rng.normal(0, np.sqrt(1 - r * r), count)
     noise[0] = rng.normal()
     for place in range(1, count):

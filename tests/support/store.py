@@ -200,7 +200,6 @@ def run_record(scenario: Scenario) -> RunRecord:
                         "target": "replica",
                         "uris": ["ldap://ds2.example.com"],
                         "model": "closed",
-                        "rate_per_s": None,
                         "clients": 24,
                         "identity": "anonymous",
                         "tls": "no TLS",
@@ -223,7 +222,6 @@ def run_record(scenario: Scenario) -> RunRecord:
                         "profile": steady(
                             scenario.modifies_per_s, scenario.boundaries_ns[-1]
                         ),
-                        "clients": None,
                         "arrivals": "poisson",
                         "identity": "cn=admin,dc=example,dc=com",
                         "tls": "StartTLS",
@@ -238,7 +236,6 @@ def run_record(scenario: Scenario) -> RunRecord:
                         **scenario.streams.get("writers", {}),
                     },
                 ],
-                "validity": {},
                 "thresholds": list(scenario.thresholds),
                 **scenario.plan,
             }
@@ -285,7 +282,7 @@ def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
 
 #: Fields of a scenario that its intervals do not depend on.
 _BESIDE_INTERVALS = {"thresholds", "run", "facts", "streams", "plan", "edit"}
-#: Intervals by what they are drawn from, as text: many tests take the same ones.
+#: Intervals by the fields that they depend on, as text: many tests share them.
 _drawn: dict[str, list[Interval]] = {}
 
 

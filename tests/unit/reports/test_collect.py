@@ -313,45 +313,49 @@ def test_columns_add_up_to_what_records_do(
     )
 
 
-def _percentiles_us(operations: list[OperationInterval]) -> list[float | None]:
-    """p90 and p99 of all of them together, of their wanted outcomes."""
+def _operations(
+    records: list[Interval], key: tuple[str, str] | None = None
+) -> list[OperationInterval]:
+    return [
+        one
+        for record in records
+        for one in record.operations
+        if key in (None, (one.stream, one.operation))
+    ]
+
+
+def _times(
+    operations: list[OperationInterval], metric: str = "response_time"
+) -> Histogram:
+    """Return the times of the wanted outcomes of all operations together."""
     whole = Histogram()
     for one in operations:
-        wanted = "response_time", WANTED[one.stream, one.operation]
+        wanted = metric, WANTED[one.stream, one.operation]
         if packed := histograms_of(one).get(wanted):
             whole.add_packed(packed)
         whole.unanswered += one.timed_out + one.unresolved
-    found = map(whole.reliable_percentile, (90, 99))
+    return whole
+
+
+def _percentiles_us(operations: list[OperationInterval]) -> list[float | None]:
+    found = map(_times(operations).reliable_percentile, (90, 99))
     return [None if ns is None else ns / 1000 for ns in found]
 
 
 def _check_members(timeline: Timeline, place: int, members: list[Interval]) -> None:
     """Agents and servers at a point; `members` are its records."""
     for agent in AGENTS:
-        of_agent = [
-            one
-            for record in members
-            if record.agent == agent
-            for one in record.operations
-        ]
+        of_agent = _operations([one for one in members if one.agent == agent])
         found = timeline.agents[agent]
         percentiles = [found.p90_us[place], found.p99_us[place]]
         assert percentiles == _percentiles_us(of_agent)
     for uri in SERVERS[KEYS[0]][1:]:
-        of_server = [
-            one for record in members for one in record.operations if one.server == uri
-        ]
+        of_server = [one for one in _operations(members) if one.server == uri]
         server = timeline.servers[uri]
         percentiles = [server.p90_us[place], server.p99_us[place]]
         assert percentiles == _percentiles_us(of_server)
-        operation = timeline.operations[KEYS[0]]
-        every = [
-            one.completed
-            for record in members
-            for one in record.operations
-            if (one.stream, one.operation) == KEYS[0]
-        ]
-        rate = operation.throughput_per_s[place]
+        every = [one.completed for one in _operations(members, KEYS[0])]
+        rate = timeline.operations[KEYS[0]].throughput_per_s[place]
         share = sum(one.completed for one in of_server) / sum(every)
         assert server.throughput_per_s[place] == (rate and pytest.approx(rate * share))
 
@@ -401,14 +405,7 @@ def _is_beyond(
     """Of the requests of an interval, any operation's; None: too few requests."""
     found = set()
     for key in KEYS:
-        times = Histogram()
-        for record in records:
-            for one in record.operations:
-                if (one.stream, one.operation) == key:
-                    times.unanswered += one.timed_out + one.unresolved
-                    packed = histograms_of(one).get((metric, WANTED[key]))
-                    if packed is not None:
-                        times.add_packed(packed)
+        times = _times(_operations(records, key), metric)
         if times.sample >= samples_needed(p):
             value_ns = times.percentile(p)
             found.add(value_ns is None or value_ns / 1000 >= limit_us)
@@ -530,7 +527,7 @@ def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
 
 def test_a_run_with_all_values_above_one_hour_is_collected() -> None:
     records = _records.__wrapped__(6)  # to be changed
-    for one in (one for record in records for one in record.operations):
+    for one in _operations(records):
         for histogram in one.histograms:
             histogram.packed = packed_of([4_000 * NS_PER_S])
     _check_totals(_collected(records), _expected(records))

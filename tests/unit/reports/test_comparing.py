@@ -147,7 +147,7 @@ SLOWER = (1.101, 1.1, 1.099)
 
 @pytest.fixture(scope="module")
 def slower(summary: Summary) -> Comparison:
-    """Three runs, and three whose times are a tenth longer."""
+    """Three runs against three with times longer by a tenth."""
     return compare_sides([side("A", summary, *BASE), side("B", summary, *SLOWER)])
 
 

@@ -176,7 +176,7 @@ def slow(share: float, to_ms: float) -> Change:
 
 
 def in_seconds(seconds: Collection[int], *changes: Change) -> Change:
-    """All of the changes, one after the other, in these seconds only."""
+    """Apply the changes, one after the other, in these seconds only."""
 
     def change(second: int, counts: Times) -> Times:
         for one in changes if second in seconds else ():
@@ -198,7 +198,7 @@ def stood_still(ms: float) -> Change:
 
 
 def sent_late(_: int, counts: Times) -> Times:
-    """Ten requests, by 0.9 s."""
+    """Send ten requests late by 0.9 s."""
     return {**counts, "lag": np.repeat([900.0 * MS, 0.0], [10, REQUESTS - 10])}
 
 
@@ -207,7 +207,7 @@ def slower(_: int, counts: Times) -> Times:
 
 
 def burst(*_: Any) -> Times:
-    """All that has waited for 13 s."""
+    """Answer all requests of 13 s in one second."""
     return {"service": np.linspace(1, 13, 6500) * NS_PER_S, "lag": np.zeros(6500)}
 
 
@@ -277,7 +277,7 @@ def pooled(values: Sequence[float]) -> tuple[Any, ...]:
 
 
 def used(cores: Sequence[float]) -> tuple[Any, ...]:
-    """A host of four cores, so many of which were used up to each reading."""
+    """A host of four cores; `cores`: how many were in use before each reading."""
     busy = np.cumsum(cores)
     rows = [(user, 0.0, 4.0 * at - user) for at, user in enumerate(busy)]
     return "host", "ldap://a", CPU, rows
@@ -331,12 +331,12 @@ LONGER = "a longer run narrows it"
 
 
 def case(name: str, verdict: str, says: str, *thresholds: str, **run: Any) -> Any:
-    """A run whose verdict has a reason with these words."""
+    """A run, its verdict, and words of a reason for it."""
     return pytest.param(verdict, says, thresholds, run, id=name)
 
 
 def of_a(name: str, verdict: str, says: str, threshold: str, *monitors: Any) -> Any:
-    """A run with monitors, whose requests go to one server."""
+    """A run with monitors and requests to one server."""
     return case(name, verdict, says, threshold, add=of_monitors(*monitors), stream=ON_A)
 
 
@@ -467,7 +467,7 @@ OPERATIONS = [
         lost={10, 11, 12},
         validity={"missing_intervals": "50%"},
     ),
-    # four intervals tell what is far from the limit
+    # four intervals are enough where the figure is far from the limit
     *(
         case(
             f"four intervals, {limit}",
@@ -512,16 +512,16 @@ OPERATIONS = [
         *("one error", "FAIL", "1 busy", "load.search.errors <= 0%"),
         change=in_seconds({3}, more(failed=1)),
     ),
-    # the default ones, and which of them the job's own stand for
+    # default thresholds, and the job's own in their place
     case("default", "FAIL", "*.*.errors < 1%", change=more(failed=20)),
     case("own", "PASS", "", "load.*.errors < 10%", change=more(failed=20)),
     case(
-        "default beside one with a time",
+        "default and a threshold with a time",
         *("FAIL", "*.*.errors < 1%", "load.search.errors < 50% for 5s"),
         change=more(failed=20),
     ),
     case(
-        "default beside one of servers",
+        "default and a threshold per server",
         *("FAIL", "*.*.errors < 1%", "errors per server < 50%"),
         change=in_seconds(EVER, ALIKE, more(failed=20)),
         stream=TWO,
@@ -845,10 +845,10 @@ SLOW = more(service=np.full(REQUESTS, 1000.0 * MS))
         # beyond 1 % of 10,000 and chance
         ({19: 110}, 0.011, {}),
         ({19: 200}, 0.02, {}),
-        # those that have waited before are in the response times
+        # arrivals that waited earlier are in the response times
         ({3: 9_000, 18: 9_000}, 0.0, {}),
-        # as many as a queue has by chance, where responses are slow; beyond that,
-        # their times have grown with the queue
+        # chance makes a queue of this length where responses are slow; a longer
+        # queue shows in their times
         ({19: 50}, 0.0, {"change": SLOW}),
         ({19: 51}, 0.0051, {"change": SLOW}),
         ({}, None, {"stream": CLOSED}),
@@ -876,29 +876,27 @@ def test_the_generator_is_not_to_blame_for_what_monitors_read() -> None:
         assert found.thresholds[0].outcome is outcome
 
 
-def test_cpu_per_operation_is_of_the_operations_at_a_monitors_servers() -> None:
-    """0.5 cores for a fifth of 500 requests a second, at one of two servers."""
-    found = summary_of(
-        change=more(servers={"ldap://a": (0.2, 1), "ldap://b": (0.8, 1)}),
+@pytest.mark.parametrize(
+    ("servers", "process_us", "host_us"),
+    [
+        # 0.5 and 1.5 cores for a fifth of 500 requests a second, at one of two servers
+        (("ldap://a", "ldap://b"), 5000, 15000),
+        # a host has both servers
+        (("ldap://a", "ldap://a:1389"), 5000, 3000),
+    ],
+)
+def test_cpu_per_operation_is_of_the_operations_at_a_monitors_servers(
+    servers: tuple[str, str], process_us: float, host_us: float
+) -> None:
+    shares = dict(zip(servers, ((0.2, 1), (0.8, 1)), strict=True))
+    summary = summary_of(
+        change=more(servers=shares),
         add=of_monitors(PROCESS, BUSY),
-        stream=TWO,
+        stream={"uris": list(servers)},
     )
-    monitors = {one.facts["kind"]: one for one in found.monitors}
-    estimate = monitors["process"].cpu_per_operation_us
-    assert estimate == pytest.approx((5000, 5000, 5000))
-    shown = result_of(found)["monitors"]
-    assert shown["process 0"]["cpu_per_operation_us"]["value"] == 5000
-    assert shown["host 1"]["cpu_per_operation_us"]["value"] == 15000
-
-
-def test_cpu_per_operation_of_a_host_is_of_all_servers_on_it() -> None:
-    """1.5 cores for 500 requests a second, at the monitor's server and at another."""
-    found = summary_of(
-        change=more(servers={"ldap://a": (0.2, 1), "ldap://a:1389": (0.8, 1)}),
-        add=of_monitors(BUSY),
-        stream={"uris": ["ldap://a", "ldap://a:1389"]},
-    )
-    assert found.monitors[0].cpu_per_operation_us == pytest.approx((3000, 3000, 3000))
+    shown = result_of(summary)["monitors"]
+    assert shown["process 0"]["cpu_per_operation_us"]["value"] == process_us
+    assert shown["host 1"]["cpu_per_operation_us"]["value"] == host_us
 
 
 def test_cpu_per_operation_has_the_range_of_its_operations() -> None:

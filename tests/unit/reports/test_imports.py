@@ -60,12 +60,6 @@ def test_a_client_that_was_busy_is_told_of() -> None:
     assert note.startswith("No. 2: the client that sent the adds was busy 95%")
 
 
-def test_whose_import_it_was_the_agent_does_not_say() -> None:
-    assert imports_of({"a1": {"notes": {"imports": [{**NOTE, "agent": 7}]}}}) == [
-        {**NOTE, "agent": "a1"}
-    ]
-
-
 def test_a_run_without_imports_has_no_section() -> None:
     summary: Any = SimpleNamespace(facts={"a1": {}})
     assert imports(summary) == ()
@@ -83,16 +77,16 @@ def test_a_run_without_imports_has_no_section() -> None:
     ],
 )
 def test_a_note_of_another_kind_is_left_out(changed: dict[str, Any]) -> None:
-    facts = {"a1": {"notes": {"imports": [{**NOTE, **changed}, NOTE]}}}
-    assert imports_of(facts) == [{"agent": "a1", **NOTE}]
+    # the note does not name the agent of an import
+    notes = facts({**NOTE, **changed}, {**NOTE, "agent": 7})
+    assert imports_of(notes) == [{**NOTE, "agent": "a1"}]
 
 
 @pytest.mark.parametrize(
     "operation", [("load", "import"), ("load", "login"), ("other", "import")]
 )
 def test_an_import_of_hours_is_no_overflow(operation: tuple[str, str]) -> None:
-    facts = {"a1": {"notes": {"imports": [NOTE]}}}
     totals = SimpleNamespace(overflow=1)
     collected = SimpleNamespace(operations={operation: totals})
-    evidence: Any = SimpleNamespace(facts=facts, collected=collected)
+    evidence: Any = SimpleNamespace(facts=facts(NOTE), collected=collected)
     assert _histogram_overflow(evidence).passed == (operation == ("load", "import"))

@@ -65,27 +65,26 @@ def test_an_agent_that_was_lost_after_its_clean_up_has_left_nothing() -> None:
     assert notes(summary()) == []
 
 
-def test_deletes_that_take_no_added_entry_leave_all_of_them(
-    churn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        pytest.param(
+            *("delete", {"plan": {}}, ["at most 729 entries of load2"]),
+            id="deletes take no added entry",
+        ),
+        pytest.param("add", {"plan": {"keeps_entries": True}}, [], id="kept"),
+        # it was killed within its first interval with an add
+        pytest.param(
+            *("add", {"per_s": 0}, ["at most 0 entries of load2"]), id="no add reported"
+        ),
+    ],
+)
+def test_what_is_left_depends_on_the_adds_and_deletes_of_the_job(
+    churn: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    change: dict[str, Any],
+    told: list[str],
 ) -> None:
-    monkeypatch.setitem(churn, "delete", replace(churn["delete"], plan={}))
-    (note,) = notes(summary("load2"))
-    assert note.startswith("at most 729 entries of load2")
-
-
-def test_entries_that_the_job_keeps_are_no_leftovers(
-    churn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(
-        churn, "add", replace(churn["add"], plan={"keeps_entries": True})
-    )
-    assert notes(summary("load2")) == []
-
-
-def test_a_lost_agent_that_reported_no_add_may_have_left_some(
-    churn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was killed within its first interval with an add."""
-    monkeypatch.setitem(churn, "add", replace(churn["add"], per_s=0))
-    (note,) = notes(summary("load2"))
-    assert note.startswith("at most 0 entries of load2 are left in the directory, and")
+    monkeypatch.setitem(churn, name, replace(churn[name], **change))
+    assert [note.partition(" are left")[0] for note in notes(summary("load2"))] == told

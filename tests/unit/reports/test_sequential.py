@@ -38,21 +38,28 @@ def test_levels_are_the_published_ones() -> None:
     )
 
 
+def rejected_share(
+    sizes: Sequence[int], levels: Sequence[float], samples: int
+) -> float:
+    """Return the share of normal samples that looks at these sizes reject."""
+    rng, rejected = np.random.default_rng(1), 0
+    bounds = scipy.stats.norm.isf(levels)
+    for _ in range(samples // 5_000):
+        sums = rng.standard_normal((5_000, sizes[-1])).cumsum(axis=1)
+        z = sums[:, np.array(sizes) - 1] / np.sqrt(sizes)
+        rejected += int((z > bounds).any(axis=1).sum())
+    return rejected / samples
+
+
 def test_one_look_has_the_whole_level() -> None:
     assert nominal_levels([1.0], 0.025) == pytest.approx([0.025])
 
 
 @pytest.mark.parametrize("level", [0.025, 0.025 / 20])
 def test_all_looks_together_spend_the_level(level: float) -> None:
-    sizes = np.array(looks(40))
-    levels = nominal_levels((sizes / 40).tolist(), level)
-    rng = np.random.default_rng(1)
-    rejected = 0
-    for _ in range(40):
-        sums = rng.standard_normal((5_000, 40)).cumsum(axis=1)[:, sizes - 1]
-        z = sums / np.sqrt(sizes)
-        rejected += int((z > scipy.stats.norm.isf(levels)).any(axis=1).sum())
-    share = rejected / 200_000
+    sizes = looks(40)
+    levels = nominal_levels([size / 40 for size in sizes], level)
+    share = rejected_share(sizes, levels, 200_000)
     assert share == pytest.approx(level, abs=4 * np.sqrt(level / 200_000))
 
 
@@ -165,15 +172,9 @@ def test_a_sample_that_ends_early_spends_the_level(end: int) -> None:
     plan = Plan.of(looks(40), 1)
     early = [size for size in plan.sizes if size <= end]
     bounds = [*plan.levels[0][: len(early)], plan.ended_at(end).levels[0][-1]]
-    sizes = np.array([*early, end])
-    rng = np.random.default_rng(7)
-    rejected = 0
-    for _ in range(20):
-        sums = rng.standard_normal((5_000, end)).cumsum(axis=1)[:, sizes - 1]
-        beyond = sums / np.sqrt(sizes) > scipy.stats.norm.isf(bounds)
-        rejected += int(beyond.any(axis=1).sum())
     level = LEVEL / 2
-    assert rejected / 100_000 == pytest.approx(level, abs=4 * np.sqrt(level / 100_000))
+    share = rejected_share([*early, end], bounds, 100_000)
+    assert share == pytest.approx(level, abs=4 * np.sqrt(level / 100_000))
 
 
 @pytest.mark.parametrize(("spread", "is_welch"), [(2.0, False), (0.3, True)])

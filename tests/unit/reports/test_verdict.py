@@ -442,7 +442,7 @@ def failing(one: OperationInterval) -> OperationInterval:
 def test_requests_none_of_which_succeeded_were_sent_all_the_same(
     change: Callable[[OperationInterval], OperationInterval], reason: str
 ) -> None:
-    """The share of empty answers is of those that succeeded."""
+    """The share of empty answers is a share of the successful ones."""
     thresholds = ("readers.search.empty < 1%",)
     scenario = Scenario(thresholds=thresholds, edit=on_operations("readers", change))
     assert summary_of(scenario).thresholds[0].reason.endswith(reason)

@@ -397,7 +397,7 @@ def test_books_have_all_that_a_server_was_sent(summary: Summary) -> None:
 
 
 def test_the_servers_of_a_role_are_one_account() -> None:
-    """Of all requests, where an operation takes several."""
+    """Books count requests, of which an operation may take several."""
 
     def edit(record: Interval) -> Interval:
         operations = [changed(one, requests=3 * one.sent) for one in record.operations]
