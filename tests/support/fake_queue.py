@@ -104,13 +104,14 @@ class LiveRun:
 class FakeQueue:
     """A RunQueue, and what a coordinator does by itself: `advance`."""
 
+    scheduler: Scheduler
+
     def __init__(self, path: Path, begin: datetime) -> None:
         self.now = begin
         self.fuse = Fuse()
         store = path / "results.sqlite"
         store.write_bytes(_empty_store())
         self.writer = CrashingWriter(str(store), self.fuse)
-        self.scheduler: Scheduler | None = None
         self.runs: dict[str, LiveRun] = {}
         #: Runs that have ended and wait for their verdict.
         self.judging: set[str] = set()
@@ -128,14 +129,12 @@ class FakeQueue:
     async def new_scheduler(self) -> Scheduler:
         """As a coordinator that starts has it."""
         self.explained = {}
-        scheduler = Scheduler(self.writer, cast(RunQueue, self), lambda: self.now)
-        await scheduler.load()
-        self.scheduler = scheduler
-        return scheduler
+        self.scheduler = Scheduler(self.writer, cast(RunQueue, self), lambda: self.now)
+        await self.scheduler.load()
+        return self.scheduler
 
     async def tick(self) -> None:
         """The scheduler's tick, and what comes of it."""
-        assert self.scheduler is not None
         await self.scheduler.tick()
         await self.advance()
 
@@ -145,11 +144,8 @@ class FakeQueue:
 
     async def submit(self, **fields: Any) -> str:
         """An operator's run."""
-        return await self.submit_request(job_request(**fields))
-
-    async def submit_request(self, request: pb.SubmitJobRequest) -> str:
         run_id = new_run_id(self.now)
-        await self._create(request, run_id, None)
+        await self._create(job_request(**fields), run_id, None)
         return run_id
 
     async def advance(self) -> None:
@@ -183,7 +179,7 @@ class FakeQueue:
         if verdict is not None:
             await asyncio.to_thread(store.set_verdict, run_id, verdict)
         record = await asyncio.to_thread(store.run, run_id)
-        if self.scheduler is not None and is_judged:
+        if is_judged:
             self.scheduler.run_judged(record)
 
     async def close(self) -> None:
@@ -286,7 +282,6 @@ def schedule_request(
 
 async def create(queue: FakeQueue, request: schedule_pb2.CreateScheduleRequest) -> str:
     """Make a schedule; its id."""
-    assert queue.scheduler is not None
     async with queue.scheduler.settled() as now:
         entry = await queue.scheduler.schedules.create(request, "ana@workstation", now)
     return entry.schedule_id

@@ -119,8 +119,8 @@ class World:
 
     async def report(self, run_id: str, **kind: Any) -> agent_pb2.ReportReply:
         part = await self.writer.call(self.store.part, run_id, "a")
-        kind.setdefault("attempt", max(0, part.attempt))
-        report = agent_pb2.ProgressReport(run_id=run_id, agent="a", epoch=3, **kind)
+        known = {"epoch": 3, "attempt": max(0, part.attempt), **kind}
+        report = agent_pb2.ProgressReport(run_id=run_id, agent="a", **known)
         return await self.coordinator.agents.ReportProgress(report, None)
 
     async def report_monitor(

@@ -70,36 +70,31 @@ def take_facts(characters: int) -> None:
     agent_facts(json.dumps({"x": "y" * (characters - len('{"x": ""}'))}))
 
 
-def take_monitors(count: int) -> None:
-    monitors = [
-        monitor_pb2.MonitorDescription(name=f"m{number}", facts_json="{}")
-        for number in range(count)
-    ]
-    ready = monitor_pb2.MonitorReady(monitors=monitors, facts_json="{}")
-    event = monitor_pb2.MonitorEvent(ready=ready)
+def take_monitor(**kind: object) -> None:
+    event = monitor_pb2.MonitorEvent(**kind)  # type: ignore[arg-type]
     monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
+
+
+def take_monitors(count: int, metrics: int = 0) -> None:
+    described = [monitor_pb2.MonitorMetric(name=f"m{one}") for one in range(metrics)]
+    monitors = [
+        monitor_pb2.MonitorDescription(name=f"m{n}", metrics=described, facts_json="{}")
+        for n in range(count)
+    ]
+    take_monitor(ready=monitor_pb2.MonitorReady(monitors=monitors, facts_json="{}"))
 
 
 def take_metrics(count: int) -> None:
-    metrics = [monitor_pb2.MonitorMetric(name=f"m{number}") for number in range(count)]
-    one = monitor_pb2.MonitorDescription(name="m", metrics=metrics, facts_json="{}")
-    ready = monitor_pb2.MonitorReady(monitors=[one], facts_json="{}")
-    event = monitor_pb2.MonitorEvent(ready=ready)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
+    take_monitors(1, metrics=count)
+
+
+def take_samples(count: int, values: int = 0) -> None:
+    sample = monitor_pb2.MonitorSample(monitor="m", values=[0.0] * values)
+    take_monitor(samples=monitor_pb2.MonitorSamples(samples=[sample] * count))
 
 
 def take_values(count: int) -> None:
-    sample = monitor_pb2.MonitorSample(monitor="m", values=[0.0] * count)
-    samples = monitor_pb2.MonitorSamples(samples=[sample])
-    event = monitor_pb2.MonitorEvent(samples=samples)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
-
-
-def take_samples(count: int) -> None:
-    sample = monitor_pb2.MonitorSample(monitor="m")
-    samples = monitor_pb2.MonitorSamples(samples=[sample] * count)
-    event = monitor_pb2.MonitorEvent(samples=samples)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
+    take_samples(1, values=count)
 
 
 @pytest.mark.parametrize(

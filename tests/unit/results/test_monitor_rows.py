@@ -67,17 +67,13 @@ def test_readings_are_each_agents_own(store: Store) -> None:
     assert found == [("load1", 4), ("load2", 5)] * 2
 
 
-def test_readings_before_the_load_have_times_below_zero(store: Store) -> None:
+def test_a_reading_before_the_load_that_does_not_fit_its_monitor_is_missing(
+    store: Store,
+) -> None:
     describe_monitors(store, RUN_ID, "load1", descriptions())
-    early = MonitorSample(PROCESS, -5, 7, (1.0, 2.0, 3.0))
-    add_monitor_samples(store, RUN_ID, "load1", [early])
-    assert by_name(store)[PROCESS].at_ns.tolist() == [-5]
-
-
-def test_a_reading_that_does_not_fit_its_monitor_is_missing(store: Store) -> None:
-    describe_monitors(store, RUN_ID, "load1", descriptions())
-    wrong = MonitorSample(PROCESS, 0, 7, (1.0,))
+    wrong = MonitorSample(PROCESS, -5, 7, (1.0,))
     add_monitor_samples(store, RUN_ID, "load1", [wrong])
+    assert by_name(store)[PROCESS].at_ns.tolist() == [-5]
     assert np.isnan(by_name(store)[PROCESS].values).all()
 
 
