@@ -18,29 +18,24 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import pytest
 
-from ldapslam import __version__
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import load_submission, new_run_id
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
+from ldapslam.proto.fields import words_of
 from ldapslam.results import schedule_store
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.schedule_store import FireRecord
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION
-from support.fleet import job_text
+from support.fleet import job_text, submission
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_CONDITIONS = {
-    pb.RUN_CONDITION_ANY: "any",
-    pb.RUN_CONDITION_PASS: "pass",
-    pb.RUN_CONDITION_FAIL: "fail",
-}
+_CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
 
 
 @functools.cache
@@ -254,14 +249,7 @@ def job_request(
     *, duration: str = "10m", uri: str = "ldap://ds1:389", **fields: Any
 ) -> pb.SubmitJobRequest:
     text = job_text(uri, duration=duration, run={"duration": duration, "drain": "1s"})
-    return pb.SubmitJobRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=__version__,
-        job_file="job.json",
-        job_text=text.encode(),
-        submitted_by="ana@workstation",
-        **fields,
-    )
+    return submission(text, **fields)
 
 
 def schedule_request(

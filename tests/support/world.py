@@ -22,13 +22,12 @@ from ldapslam.proto.operator_pb2 import (
     GetRunRequest,
     RunStatus,
     RunUpdate,
-    SubmitJobRequest,
     WatchRunRequest,
 )
 from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION
-from support.fleet import job_text
+from support.fleet import job_text, submission
 
 S = 1_000_000_000
 
@@ -85,13 +84,7 @@ class World:
         return self.writer.store
 
     async def submit(self, text: str = "", **fields: Any) -> str:
-        request = SubmitJobRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=__version__,
-            job_file="job.yaml",
-            job_text=(text or job_text()).encode(),
-            **fields,
-        )
+        request = submission(text or job_text(), **fields)
         return (await self.coordinator.operators.SubmitJob(request, None)).run_id
 
     async def commands(self, count: int) -> list[agent_pb2.Command]:

@@ -23,6 +23,7 @@ from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from ldapslam.transport.pki.revocation import Revocations
 from support.bounds import exceeds
+from support.call_context import CallContext, Refused
 
 
 class Unreadable(Revocations):
@@ -64,26 +65,18 @@ def served(ours: Guard, handler: _Handler, method: str = "CancelRun") -> Any:
     return guarded
 
 
-class _Aborted(Exception):
-    """What gRPC raises in a call that is refused."""
-
-
-class _Context:
+class _Context(CallContext):
     """Of a call over a Unix socket, or over the network with this certificate."""
 
     def __init__(self, peer: str = "unix:", pem: bytes | None = None) -> None:
+        super().__init__()
         self._peer, self._pem = peer, pem
-        self.refusal = ""
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return {} if self._pem is None else {"x509_pem_cert": [self._pem]}
 
     def peer(self) -> str:
         return self._peer
-
-    async def abort(self, code: object, text: str, metadata: object) -> None:
-        self.refusal = text
-        raise _Aborted(text)
 
     async def write(self, item: object) -> None:
         pass
@@ -172,7 +165,7 @@ async def test_only_jobs_and_reports_are_long(
     sent, context = content.SerializeToString(), _Context()
     assert len(sent) == guard.MOST_REQUEST_BYTES + extra
     if refused:
-        with exceeds(REQUEST_BYTES=1), pytest.raises(_Aborted, match="65,537"):
+        with exceeds(REQUEST_BYTES=1), pytest.raises(Refused, match="65,537"):
             await handler.unary_unary(sent, context)
     else:
         with exceeds():
@@ -215,7 +208,7 @@ def called(ours: Guard, context: _Context) -> str:
         pass
 
     async def call() -> None:
-        with contextlib.suppress(_Aborted):
+        with contextlib.suppress(Refused):
             await served(ours, _Handler(cancel)).unary_unary(b"", context)
 
     asyncio.run(call())

@@ -16,31 +16,17 @@ from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.coordinator.runs.submission import check_version, load_submission
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import PhaseSpan
-from ldapslam.proto.operator_pb2 import SubmitJobRequest
 from ldapslam.transport.messages import PROTOCOL_VERSION, ProtocolError
-from support.fleet import job_text
+from support.fleet import job_text, submission
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 S = 1_000_000_000
 
 
-def request(text: str, **fields: Any) -> SubmitJobRequest:
-    return SubmitJobRequest(
-        **{
-            "protocol_version": PROTOCOL_VERSION,
-            "build": __version__,
-            "job_file": "job.yaml",
-            "job_text": text.encode(),
-            "submitted_by": "me@here",
-            **fields,
-        }
-    )
-
-
 def test_a_job_becomes_a_run() -> None:
     text = job_text("ldap://DS1:389", duration="1s", clients=3, seed=7)
-    submission = load_submission(request(text), NOW)
-    record = submission.record
+    loaded = load_submission(submission(text), NOW)
+    record = loaded.record
     assert record.run_id.startswith("20260301-120000-")
     assert (record.job_name, record.seed, record.state) == ("fleet-test", 7, "queued")
     assert record.plan.phases == (PhaseSpan("measure", 0, S),)
@@ -48,39 +34,39 @@ def test_a_job_becomes_a_run() -> None:
     assert [stream.name for stream in record.plan.streams] == ["readers"]
     assert record.plan.validity == Validity()
     assert json.loads(json.dumps(record.manifest)) == record.manifest
-    assert submission.limits == RunLimits(planned_ns=S, grace_ns=S)
-    assert submission.selection == Selection(most=3)
-    assert submission.targets == {"ds1"}
-    assert submission.assignment.seed == 7
-    assert submission.assignment.job_text.decode() == text
+    assert loaded.limits == RunLimits(planned_ns=S, grace_ns=S)
+    assert loaded.selection == Selection(most=3)
+    assert loaded.targets == {"ds1"}
+    assert loaded.assignment.seed == 7
+    assert loaded.assignment.job_text.decode() == text
 
 
 def test_a_run_without_a_seed_gets_one() -> None:
-    seeds = {load_submission(request(job_text()), NOW).record.seed for _ in range(3)}
+    seeds = {load_submission(submission(job_text()), NOW).record.seed for _ in range(3)}
     assert len(seeds) == 3
 
 
 def test_overrides_count() -> None:
     overrides = ["run.duration=5s", "on_agent_loss=continue"]
-    submission = load_submission(request(job_text(), overrides=overrides), NOW)
-    assert submission.limits.planned_ns == 5 * S
-    assert not submission.limits.stop_on_loss
-    assert list(submission.assignment.overrides) == overrides
+    loaded = load_submission(submission(job_text(), overrides=overrides), NOW)
+    assert loaded.limits.planned_ns == 5 * S
+    assert not loaded.limits.stop_on_loss
+    assert list(loaded.assignment.overrides) == overrides
 
 
 def test_a_file_that_was_not_sent_along_is_refused() -> None:
     text = job_text(tls={"ca_file": "ca.pem"})
     with pytest.raises(ProtocolError, match=r"ca\.pem"):
-        load_submission(request(text), NOW)
-    submission = load_submission(request(text, files={"ca.pem": b"x", "y": b"z"}), NOW)
+        load_submission(submission(text), NOW)
+    loaded = load_submission(submission(text, files={"ca.pem": b"x", "y": b"z"}), NOW)
     # only what the job names goes on to the agents
-    assert dict(submission.assignment.files) == {"ca.pem": b"x"}
-    assert list(submission.record.manifest["files"]) == ["ca.pem"]
+    assert dict(loaded.assignment.files) == {"ca.pem": b"x"}
+    assert list(loaded.record.manifest["files"]) == ["ca.pem"]
 
 
 def test_all_faults_of_a_job_are_told() -> None:
     with pytest.raises(JobErrors) as caught:
-        load_submission(request('{"name": "x", "colour": 1}'), NOW)
+        load_submission(submission('{"name": "x", "colour": 1}'), NOW)
     assert len(caught.value.faults) >= 3
 
 
@@ -106,7 +92,7 @@ def test_another_version_is_refused_and_told_which_side_goes_first(
     assert str(caught.value.hint).startswith(hint)
     with pytest.raises(AgentVersionMismatch) as caught:
         load_submission(
-            request(job_text(), protocol_version=protocol, build=build), NOW
+            submission(job_text(), protocol_version=protocol, build=build), NOW
         )
     assert f"protocol {protocol} (ldapslam {build})" in str(caught.value)
     ours = f"protocol {PROTOCOL_VERSION} (ldapslam {__version__})"
@@ -125,4 +111,4 @@ def test_a_time_or_condition_that_cannot_be_read_is_refused(
     fields: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
-        load_submission(request(job_text(), **fields), NOW)
+        load_submission(submission(job_text(), **fields), NOW)
