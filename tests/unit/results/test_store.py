@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ldapslam.base.errors import (
@@ -27,10 +28,12 @@ from ldapslam.base.errors import (
 )
 from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
 from ldapslam.results import columns
+from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import Taken
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.intervals import Interval, add_interval, open_part, stored_intervals
+from support.monitors import add_monitors
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -219,6 +222,7 @@ def test_nothing_is_stored_for_an_unknown_run(store: Store) -> None:
 
 def test_an_exported_run_is_imported_whole(store: Store) -> None:
     fill(store, SMALL)
+    add_monitors(store, RUN_ID, 5)
     store.create_run(replace(run_record(SMALL), run_id="another"))
     chunks = list(store.export_run(RUN_ID))
     with Store.open("sqlite://") as other:
@@ -227,6 +231,10 @@ def test_an_exported_run_is_imported_whole(store: Store) -> None:
         assert other.run(RUN_ID) == store.run(RUN_ID)
         assert other.agents(RUN_ID) == store.agents(RUN_ID)
         assert other.events(RUN_ID) == store.events(RUN_ID)
+        monitors = [monitor_series(one, RUN_ID) for one in (store, other)]
+        for mine, theirs in zip(*monitors, strict=True):
+            assert mine.description == theirs.description
+            np.testing.assert_array_equal(mine.values, theirs.values)
         assert stored_intervals(other, RUN_ID) == stored_intervals(store, RUN_ID)
         with pytest.raises(StoreError, match="already in store"):
             other.import_run(chunks)

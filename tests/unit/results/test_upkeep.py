@@ -23,6 +23,7 @@ from ldapslam.results.records import RunRecord, SubmissionRecord
 from ldapslam.results.schedule_store import FireRecord, ScheduleRecord
 from ldapslam.results.store import Store
 from support.intervals import Interval, add_interval, stored_intervals
+from support.monitors import add_monitors
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -256,12 +257,16 @@ def test_a_removed_run_leaves_no_row_and_takes_no_other(
     monkeypatch.setattr(upkeep, "_FIRST_ROWS", 2)
     monkeypatch.setattr(upkeep, "_PAUSE_S", 0)
     fill(store, SMALL)
+    add_monitors(store, RUN_ID, 9)
     store.create_run(a_run(1))
     for record in intervals(SMALL):
         add_interval(store, "run-1", record)
     other = rows_of(store, "run-1")
-    assert rows_of(store, RUN_ID) > 15
+    assert rows_of(store, RUN_ID) > 35
+    before = store.writes.commits
     upkeep.remove_run(store, RUN_ID)
+    # readings, too, go in batches
+    assert store.writes.commits >= before + 8
     assert rows_of(store, RUN_ID) == 0
     assert rows_of(store, "run-1") == other
     upkeep.remove_run(store, RUN_ID)
