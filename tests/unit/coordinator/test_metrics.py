@@ -77,7 +77,8 @@ def test_totals_add_up_and_gauges_are_those_of_the_last_interval_before_a_drain(
 def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
     runs = running("r2")
     runs.run_changed(status("r1", "queued"))
-    # a run that is not known
+    # the end of a run that is not known, and an interval of it
+    runs.run_changed(status("r3", "finished"))
     runs.interval_measured("r3", figures(0, "readers"), ())
     assert runs.states() == {"queued": 1, "running": 1}
     assert list(runs.shown()) == []
