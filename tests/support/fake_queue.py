@@ -18,29 +18,24 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import pytest
 
-from ldapslam import __version__
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import load_submission, new_run_id
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
+from ldapslam.proto.fields import words_of
 from ldapslam.results import schedule_store
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.schedule_store import FireRecord
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION
-from support.fleet import job_text
+from support.fleet import job_text, submission
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_CONDITIONS = {
-    pb.RUN_CONDITION_ANY: "any",
-    pb.RUN_CONDITION_PASS: "pass",
-    pb.RUN_CONDITION_FAIL: "fail",
-}
+_CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
 
 
 @functools.cache
@@ -104,13 +99,14 @@ class LiveRun:
 class FakeQueue:
     """A RunQueue, and what a coordinator does by itself: `advance`."""
 
+    scheduler: Scheduler
+
     def __init__(self, path: Path, begin: datetime) -> None:
         self.now = begin
         self.fuse = Fuse()
         store = path / "results.sqlite"
         store.write_bytes(_empty_store())
         self.writer = CrashingWriter(str(store), self.fuse)
-        self.scheduler: Scheduler | None = None
         self.runs: dict[str, LiveRun] = {}
         #: Runs that have ended and wait for their verdict.
         self.judging: set[str] = set()
@@ -128,14 +124,12 @@ class FakeQueue:
     async def new_scheduler(self) -> Scheduler:
         """As a coordinator that starts has it."""
         self.explained = {}
-        scheduler = Scheduler(self.writer, cast(RunQueue, self), lambda: self.now)
-        await scheduler.load()
-        self.scheduler = scheduler
-        return scheduler
+        self.scheduler = Scheduler(self.writer, cast(RunQueue, self), lambda: self.now)
+        await self.scheduler.load()
+        return self.scheduler
 
     async def tick(self) -> None:
         """The scheduler's tick, and what comes of it."""
-        assert self.scheduler is not None
         await self.scheduler.tick()
         await self.advance()
 
@@ -145,11 +139,8 @@ class FakeQueue:
 
     async def submit(self, **fields: Any) -> str:
         """An operator's run."""
-        return await self.submit_request(job_request(**fields))
-
-    async def submit_request(self, request: pb.SubmitJobRequest) -> str:
         run_id = new_run_id(self.now)
-        await self._create(request, run_id, None)
+        await self._create(job_request(**fields), run_id, None)
         return run_id
 
     async def advance(self) -> None:
@@ -183,7 +174,7 @@ class FakeQueue:
         if verdict is not None:
             await asyncio.to_thread(store.set_verdict, run_id, verdict)
         record = await asyncio.to_thread(store.run, run_id)
-        if self.scheduler is not None and is_judged:
+        if is_judged:
             self.scheduler.run_judged(record)
 
     async def close(self) -> None:
@@ -258,14 +249,7 @@ def job_request(
     *, duration: str = "10m", uri: str = "ldap://ds1:389", **fields: Any
 ) -> pb.SubmitJobRequest:
     text = job_text(uri, duration=duration, run={"duration": duration, "drain": "1s"})
-    return pb.SubmitJobRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=__version__,
-        job_file="job.json",
-        job_text=text.encode(),
-        submitted_by="ana@workstation",
-        **fields,
-    )
+    return submission(text, **fields)
 
 
 def schedule_request(
@@ -286,7 +270,6 @@ def schedule_request(
 
 async def create(queue: FakeQueue, request: schedule_pb2.CreateScheduleRequest) -> str:
     """Make a schedule; its id."""
-    assert queue.scheduler is not None
     async with queue.scheduler.settled() as now:
         entry = await queue.scheduler.schedules.create(request, "ana@workstation", now)
     return entry.schedule_id

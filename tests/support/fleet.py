@@ -20,10 +20,12 @@ from typing import Any
 
 import pytest
 
+from ldapslam import __version__
 from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
+from ldapslam.transport.messages import PROTOCOL_VERSION
 from support.forks import Forked, Forks
 from support.intervals import stored_intervals
 
@@ -75,6 +77,18 @@ def job_text(
             **fields,
         }
     )
+
+
+def submission(text: str, **fields: Any) -> pb.SubmitJobRequest:
+    """The request to run this job; more fields of the request as keywords."""
+    fields = {
+        "protocol_version": PROTOCOL_VERSION,
+        "build": __version__,
+        "job_file": "job.json",
+        "submitted_by": "ana@workstation",
+        **fields,
+    }
+    return pb.SubmitJobRequest(job_text=text.encode(), **fields)
 
 
 class FleetOfProcesses:

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.results.histogram import BUCKETS, Histogram, Sums
+from ldapslam.results.histogram import Histogram
+from support.histograms import histogram_of
 
 Times = npt.NDArray[np.float64]
 
@@ -35,27 +36,6 @@ def with_checkpoints(rng: np.random.Generator, count: int, per_s: float) -> Time
     return np.where(slow, rng.exponential(20, count), rng.exponential(0.2, count))
 
 
-def histogram(times_ms: Times) -> Histogram:
-    """Of times in ms."""
-    times_ns = (times_ms * 1e6).astype(np.int64)
-    whole_us = times_ns // 1000
-    shifts = np.maximum(np.floor(np.log2(np.maximum(whole_us, 1))).astype(int) - 10, 0)
-    counts = np.bincount((shifts << 10) + (whole_us >> shifts), minlength=BUCKETS)
-    made = Histogram()
-    found = np.flatnonzero(counts)
-    made.add_counts(
-        found,
-        counts[found],
-        Sums(
-            total=len(times_ns),
-            overflow=0,
-            min_ns=int(times_ns.min()),
-            max_ns=int(times_ns.max()),
-            sum_ns=int(times_ns.sum()),
-        ),
-    )
-    return made
-
-
 def batches(times_ms: Times, number: int = 20) -> list[Histogram]:
-    return [histogram(part) for part in np.array_split(times_ms, number)]
+    times_ns = (times_ms * 1e6).astype(np.int64)
+    return [histogram_of(part) for part in np.array_split(times_ns, number)]

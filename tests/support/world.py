@@ -22,13 +22,12 @@ from ldapslam.proto.operator_pb2 import (
     GetRunRequest,
     RunStatus,
     RunUpdate,
-    SubmitJobRequest,
     WatchRunRequest,
 )
 from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION
-from support.fleet import job_text
+from support.fleet import job_text, submission
 
 S = 1_000_000_000
 
@@ -85,13 +84,7 @@ class World:
         return self.writer.store
 
     async def submit(self, text: str = "", **fields: Any) -> str:
-        request = SubmitJobRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=__version__,
-            job_file="job.yaml",
-            job_text=(text or job_text()).encode(),
-            **fields,
-        )
+        request = submission(text or job_text(), **fields)
         return (await self.coordinator.operators.SubmitJob(request, None)).run_id
 
     async def commands(self, count: int) -> list[agent_pb2.Command]:
@@ -119,8 +112,8 @@ class World:
 
     async def report(self, run_id: str, **kind: Any) -> agent_pb2.ReportReply:
         part = await self.writer.call(self.store.part, run_id, "a")
-        kind.setdefault("attempt", max(0, part.attempt))
-        report = agent_pb2.ProgressReport(run_id=run_id, agent="a", epoch=3, **kind)
+        known = {"epoch": 3, "attempt": max(0, part.attempt), **kind}
+        report = agent_pb2.ProgressReport(run_id=run_id, agent="a", **known)
         return await self.coordinator.agents.ReportProgress(report, None)
 
     async def report_monitor(

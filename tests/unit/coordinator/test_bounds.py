@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each bound: as much as there may be is taken, one more is refused and counted.
 
-Those of the services are in test_control.py, enrolment's in test_enrolment.py.
+Those of the services are in test_control.py, of live figures in test_live.py, of
+enrolment in test_enrolment.py.
 """
 
 from __future__ import annotations
@@ -18,13 +19,11 @@ from ldapslam.base.errors import StoreRefused
 from ldapslam.coordinator import store_writer
 from ldapslam.coordinator.bounds import Bound
 from ldapslam.coordinator.runs import ingest
-from ldapslam.coordinator.runs import live as live_module
 from ldapslam.coordinator.runs.ingest import (
     agent_facts,
     interval_record,
     monitor_news,
 )
-from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.coordinator.security import audit_log
 from ldapslam.coordinator.security.access import NOBODY
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -70,36 +69,31 @@ def take_facts(characters: int) -> None:
     agent_facts(json.dumps({"x": "y" * (characters - len('{"x": ""}'))}))
 
 
-def take_monitors(count: int) -> None:
-    monitors = [
-        monitor_pb2.MonitorDescription(name=f"m{number}", facts_json="{}")
-        for number in range(count)
-    ]
-    ready = monitor_pb2.MonitorReady(monitors=monitors, facts_json="{}")
-    event = monitor_pb2.MonitorEvent(ready=ready)
+def take_monitor(**kind: object) -> None:
+    event = monitor_pb2.MonitorEvent(**kind)  # type: ignore[arg-type]
     monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
+
+
+def take_monitors(count: int, metrics: int = 0) -> None:
+    described = [monitor_pb2.MonitorMetric(name=f"m{one}") for one in range(metrics)]
+    monitors = [
+        monitor_pb2.MonitorDescription(name=f"m{n}", metrics=described, facts_json="{}")
+        for n in range(count)
+    ]
+    take_monitor(ready=monitor_pb2.MonitorReady(monitors=monitors, facts_json="{}"))
 
 
 def take_metrics(count: int) -> None:
-    metrics = [monitor_pb2.MonitorMetric(name=f"m{number}") for number in range(count)]
-    one = monitor_pb2.MonitorDescription(name="m", metrics=metrics, facts_json="{}")
-    ready = monitor_pb2.MonitorReady(monitors=[one], facts_json="{}")
-    event = monitor_pb2.MonitorEvent(ready=ready)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
+    take_monitors(1, metrics=count)
+
+
+def take_samples(count: int, values: int = 0) -> None:
+    sample = monitor_pb2.MonitorSample(monitor="m", values=[0.0] * values)
+    take_monitor(samples=monitor_pb2.MonitorSamples(samples=[sample] * count))
 
 
 def take_values(count: int) -> None:
-    sample = monitor_pb2.MonitorSample(monitor="m", values=[0.0] * count)
-    samples = monitor_pb2.MonitorSamples(samples=[sample])
-    event = monitor_pb2.MonitorEvent(samples=samples)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
-
-
-def take_samples(count: int) -> None:
-    sample = monitor_pb2.MonitorSample(monitor="m")
-    samples = monitor_pb2.MonitorSamples(samples=[sample] * count)
-    event = monitor_pb2.MonitorEvent(samples=samples)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
+    take_samples(1, values=count)
 
 
 @pytest.mark.parametrize(
@@ -122,21 +116,6 @@ def test_a_report_has_so_much_and_no_more(
         take(most)
     with exceeds(**{bound.name: 1}), pytest.raises(ProtocolError):
         take(most + 1)
-
-
-def test_figures_that_wait_for_an_agent_take_so_much_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    snapshots = [
-        common_pb2.Snapshot(index=index, phase="measure", end_ns=1) for index in (1, 2)
-    ]
-    size = sum(one.ByteSize() for one in snapshots)
-    for room, times in ((size, {}), (size - 1, {"LIVE_BYTES": 1})):
-        monkeypatch.setattr(live_module, "MOST_KEPT_BYTES", room)
-        live = LiveStatistics(["a", "mute"])
-        with exceeds(**times):
-            given = [one for snapshot in snapshots for one in live.add("a", snapshot)]
-        assert len(given) == len(times)
 
 
 async def test_so_many_writes_wait_for_a_store(

@@ -143,19 +143,21 @@ async def test_agents_are_told_to_start_only_once_that_is_stored(
     assert t0["mono_ns"] == start.start.t0_mono_ns
 
 
-async def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
+async def test_what_was_said_of_the_attempt_or_by_the_process_before_does_not_count(
     world: World,
 ) -> None:
     run_id = await world.submit()
     (command,) = await world.commands(1)
     attempt = command.prepare.attempt
     assert attempt
+    stopped = agent_pb2.AgentFinished(early_reason="no coordinator")
     stale: list[dict[str, Any]] = [
-        {"ready": agent_pb2.AgentReady()},
-        {"finished": agent_pb2.AgentFinished(early_reason="no coordinator")},
+        {"attempt": attempt + 1, "ready": agent_pb2.AgentReady()},
+        {"attempt": attempt + 1, "finished": stopped},
+        {"epoch": 2, "finished": stopped},
     ]
-    for kind in stale:
-        await world.report(run_id, attempt=attempt + 1, **kind)
+    statuses = [(await world.report(run_id, **kind)).status for kind in stale]
+    assert statuses[-1] == DUPLICATE
     assert (await world.run(run_id)).state == "preparing"
     (agent,) = world.coordinator.operators.agents().agents
     assert list(agent.run_ids) == [run_id]
@@ -465,20 +467,6 @@ async def test_when_a_run_was_told_to_drain_is_in_its_manifest(world: World) -> 
     manifest = world.store.run(run_id).manifest
     since_t0_ns = told_ns - manifest["t0"]["mono_ns"]
     assert manifest["ending"]["drained_ns"] == since_t0_ns
-
-
-async def test_what_an_earlier_process_says_of_its_part_is_not_taken_for_this_ones(
-    world: World,
-) -> None:
-    run_id = await world.submit()
-    late = agent_pb2.ProgressReport(
-        run_id=run_id, agent="a", epoch=2, finished=agent_pb2.AgentFinished()
-    )
-    reply = await world.coordinator.agents.ReportProgress(late, None)
-    assert reply.status == agent_pb2.ReportReply.STATUS_DUPLICATE
-    assert (await world.run(run_id)).state == "preparing"
-    (agent,) = world.coordinator.operators.agents().agents
-    assert agent.run_ids == [run_id]
 
 
 async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(

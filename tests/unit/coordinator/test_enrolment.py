@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from ldapslam.coordinator.security.access import Caller, enter
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -16,17 +15,7 @@ from ldapslam.proto import enrolment_pb2 as pb
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, build_request, new_key
 from support.bounds import exceeds
-
-
-class Refused(Exception):
-    pass
-
-
-class FakeContext:
-    """Of a call; refusing it raises."""
-
-    async def abort(self, code: Any, text: str, metadata: Any = ()) -> None:
-        raise Refused(text)
+from support.call_context import CallContext, Refused
 
 
 def test_an_agent_may_renew_a_few_times_and_then_once_an_hour(tmp_path: Path) -> None:
@@ -48,7 +37,7 @@ def test_an_agent_may_renew_a_few_times_and_then_once_an_hour(tmp_path: Path) ->
             async def renews(name: str) -> bool:
                 enter(Caller(name, Role.AGENT, "ipv4:192.0.2.7:1"))
                 try:
-                    await service.Renew(request, FakeContext())
+                    await service.Renew(request, CallContext())
                 except Refused:
                     return False
                 return True

@@ -210,12 +210,14 @@ def test_an_agent_whose_process_is_gone_is_lost_four_seconds_later() -> None:
     ]
 
 
-def test_an_agent_that_only_lost_its_connection_comes_back() -> None:
+def test_an_agent_that_only_lost_its_connection_comes_back_and_keeps_its_run() -> None:
     fleet = agent_in(AgentState.ASSIGNED)
     fleet.handle(AgentHungUp("a"), 1 * S)
     assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), 4 * S) == [TAKE_UP_A]
     assert fleet.handle(TimePassed(), 8 * S - 1) == []
     assert fleet.agent_state("a") is AgentState.ASSIGNED
+    (record,) = fleet.agents()
+    assert list(record.runs) == ["r"]
 
 
 def test_an_agent_may_be_back_before_the_end_of_its_connection_is_noticed() -> None:
@@ -244,15 +246,28 @@ def test_a_silent_agent_keeps_its_run_until_its_lease_is_over() -> None:
     assert fleet.agent_state("a") is AgentState.LOST
 
 
-def test_a_silent_agent_that_is_heard_again_is_told_of() -> None:
-    fleet = agent_in(AgentState.SILENT)
-    assert fleet.handle(AgentHeard("a"), 10 * S) == [ReportReturn("a", ("r",), 10 * S)]
+def test_a_silent_agent_gets_no_run_until_it_is_heard_again() -> None:
+    fleet = takes_two("a")
+    submit(fleet, "r")
+    fleet.handle(TimePassed(), LOST_AFTER_NS)
+    assert submit(fleet, "s", may_wait=True) == []
+    assert fleet.handle(AgentHeard("a"), 10 * S) == [
+        ReportReturn("a", ("r",), 10 * S),
+        AssignRun("s", ("a",)),
+    ]
     assert fleet.handle(TimePassed(), 11 * S) == []
 
 
-def test_a_silent_agent_loses_its_runs_one_by_one() -> None:
+def takes_two(*names: str) -> Fleet:
+    """Agents that take two runs at a time."""
     fleet = Fleet()
-    fleet.handle(AgentRegistered("a", "a-1", max_runs=2), 0)
+    for name in names:
+        fleet.handle(AgentRegistered(name, f"{name}-1", max_runs=2), 0)
+    return fleet
+
+
+def test_a_silent_agent_loses_its_runs_one_by_one() -> None:
+    fleet = takes_two("a")
     submit(fleet, "short", lease_ns=10 * S)
     submit(fleet, "long", lease_ns=20 * S)
     fleet.handle(TimePassed(), LOST_AFTER_NS)
@@ -266,36 +281,9 @@ def test_a_silent_agent_loses_its_runs_one_by_one() -> None:
     ]
 
 
-def test_a_silent_agent_gets_no_run() -> None:
-    fleet = Fleet()
-    fleet.handle(AgentRegistered("a", "a-1", max_runs=2), 0)
-    submit(fleet, "r")
-    fleet.handle(TimePassed(), LOST_AFTER_NS)
-    assert submit(fleet, "s", may_wait=True) == []
-    assert fleet.handle(AgentHeard("a"), 10 * S) == [
-        ReportReturn("a", ("r",), 10 * S),
-        AssignRun("s", ("a",)),
-    ]
-
-
 def test_loss_is_detected_within_five_seconds() -> None:
     # heartbeats come every second, the clock is looked at four times a second
     assert LOST_AFTER_NS + S // 4 < 5 * S
-
-
-def test_a_restarted_agent_takes_its_part_of_the_run_with_it() -> None:
-    fleet = agent_in(AgentState.ASSIGNED)
-    assert fleet.handle(AgentRegistered("a", "a-2"), 2 * S) == [
-        ReportLoss("a", ("r",), 2 * S, "it was started again"),
-        TAKE_UP_A,
-    ]
-
-
-def test_an_agent_that_reconnects_keeps_its_run() -> None:
-    fleet = agent_in(AgentState.ASSIGNED)
-    assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), S) == [TAKE_UP_A]
-    (record,) = fleet.agents()
-    assert list(record.runs) == ["r"]
 
 
 @pytest.mark.parametrize(
@@ -310,12 +298,6 @@ def test_an_agent_busy_with_a_run_not_its_own_stops_it_before_it_gets_another(
     assert fleet.agent_state("a") is AgentState.ASSIGNED
     assert submit(fleet, "new") == []
     assert fleet.handle(AgentReleased("a", "old"), S) == [AssignRun("new", ("a",))]
-
-
-def test_release_from_another_run_is_refused() -> None:
-    fleet = agent_in(AgentState.ASSIGNED)
-    event = AgentReleased("a", "other")
-    assert fleet.handle(event, S) == [RefuseEvent(event, AgentState.ASSIGNED)]
 
 
 # Runs.
@@ -393,18 +375,6 @@ def test_a_run_that_wants_what_is_not_there_is_refused(
     assert fleet.run_state("r") is QueueState.UNKNOWN
 
 
-def test_a_run_that_wants_all_of_no_agents_is_refused() -> None:
-    assert submit(Fleet(), "r", Selection()) == [
-        RefuseRun("r", "at least one agent", ())
-    ]
-
-
-def test_agents_that_would_have_no_share_are_left_out() -> None:
-    fleet = fleet_of("a", "b", "c")
-    assert submit(fleet, "r", Selection(most=2)) == [AssignRun("r", ("a", "b"), ("c",))]
-    assert fleet.agent_state("c") is AgentState.IDLE
-
-
 def test_names_and_labels_select() -> None:
     fleet = fleet_of("a")
     fleet.handle(AgentRegistered("b", "b-1", {"site": "x", "disk": "ssd"}), 0)
@@ -423,12 +393,18 @@ def test_runs_that_share_a_target_run_one_after_the_other() -> None:
     assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("a",))]
 
 
-def lost_on_x() -> Fleet:
-    """Agent a has lost its connection in a run on target x, for which s waits."""
+def on_x() -> Fleet:
+    """Agent a has begun its load on target x, for which run s of agent b waits."""
     fleet = fleet_of("a", "b")
     submit(fleet, "r", ONE, "ldap://x", lease_ns=60 * S)
     submit(fleet, "s", Selection(names=("b",)), "ldap://x")
     assert fleet.handle(LoadBegins("r"), 0) == []
+    return fleet
+
+
+def lost_on_x() -> Fleet:
+    """Agent a has lost its connection then."""
+    fleet = on_x()
     fleet.handle(AgentHungUp("a"), 0)
     fleet.handle(AgentHeard("b"), 4 * S)
     assert fleet.handle(TimePassed(), 4 * S) == [
@@ -449,12 +425,9 @@ def test_the_target_of_a_lost_agent_is_free_when_its_lease_is_over() -> None:
     assert fleet.handle(TimePassed(), over_ns) == [S_BEGINS]
 
 
-def test_the_target_of_a_lost_agent_is_free_when_it_is_back_without_the_run() -> None:
-    fleet = lost_on_x()
-    assert fleet.handle(AgentRegistered("a", "a-2"), 5 * S) == [TAKE_UP_A, S_BEGINS]
-
-
-def test_the_target_of_a_lost_agent_is_free_when_it_has_stopped_its_load() -> None:
+def test_the_target_of_a_lost_agent_is_free_when_it_is_back_without_load() -> None:
+    restarted = AgentRegistered("a", "a-2")
+    assert lost_on_x().handle(restarted, 5 * S) == [TAKE_UP_A, S_BEGINS]
     fleet = lost_on_x()
     back = AgentRegistered("a", "a-1", runs=("r",))
     assert fleet.handle(back, 5 * S) == [TAKE_UP_A, StopOrphan("a", "r")]
@@ -462,10 +435,7 @@ def test_the_target_of_a_lost_agent_is_free_when_it_has_stopped_its_load() -> No
 
 
 def test_the_target_of_a_run_that_ended_without_its_agent_is_not_free_yet() -> None:
-    fleet = fleet_of("a", "b")
-    submit(fleet, "r", ONE, "ldap://x", lease_ns=60 * S)
-    submit(fleet, "s", Selection(names=("b",)), "ldap://x")
-    fleet.handle(LoadBegins("r"), 0)
+    fleet = on_x()
     assert fleet.handle(RunEnded("r"), S) == []
     assert fleet.handle(AgentReleased("a", "r"), 2 * S) == [S_BEGINS]
 
@@ -481,15 +451,6 @@ def test_the_target_of_a_run_whose_load_had_not_begun_is_free_at_once() -> None:
     fleet.handle(AgentReleased("b", "r"), 5 * S)
     begins_anew = RunRequeued("r", ("b",))
     assert fleet.handle(begins_anew, 5 * S) == [AssignRun("r", ("b",))]
-
-
-def test_an_agent_serves_one_run_at_a_time_unless_it_takes_more() -> None:
-    fleet = fleet_of("a")
-    submit(fleet, "r")
-    assert submit(fleet, "s") == []
-    # the run is over, but its agent has not said that its own part is
-    assert fleet.handle(RunEnded("r"), S) == []
-    assert fleet.handle(AgentReleased("a", "r"), S) == [AssignRun("s", ("a",))]
 
 
 def test_a_waiting_run_is_not_overtaken_for_what_it_waits_for() -> None:
@@ -524,17 +485,8 @@ def test_a_run_whose_agents_went_away_reserves_nothing() -> None:
     ]
 
 
-def test_a_withdrawn_run_makes_way() -> None:
-    fleet = fleet_of("a", "b")
-    submit(fleet, "r")
-    submit(fleet, "both", Selection(count=2))
-    submit(fleet, "late")
-    assert fleet.handle(RunWithdrawn("both"), S) == [AssignRun("late", ("b",))]
-
-
 def test_an_agent_that_takes_two_runs_gets_two() -> None:
-    fleet = Fleet()
-    fleet.handle(AgentRegistered("a", "a-1", max_runs=2), 0)
+    fleet = takes_two("a")
     assert submit(fleet, "r") == [AssignRun("r", ("a",))]
     assert submit(fleet, "s") == [AssignRun("s", ("a",))]
     assert submit(fleet, "t") == []
@@ -543,38 +495,25 @@ def test_an_agent_that_takes_two_runs_gets_two() -> None:
 
 
 def test_the_least_busy_agents_come_first() -> None:
-    fleet = Fleet()
-    for name in ("a", "b"):
-        fleet.handle(AgentRegistered(name, f"{name}-1", max_runs=2), 0)
+    fleet = takes_two("a", "b")
     assert submit(fleet, "r") == [AssignRun("r", ("a",))]
     assert submit(fleet, "s") == [AssignRun("s", ("b",))]
 
 
-def on_hosts(**hosts: str) -> Fleet:
-    fleet = Fleet()
-    for name, host in hosts.items():
-        fleet.handle(AgentRegistered(name, f"{name}-1", host_id=host), 0)
-    return fleet
-
-
 def test_agents_are_taken_of_each_host_in_turn() -> None:
-    fleet = on_hosts(a="x", b="x", c="y", d="z")
-    assert submit(fleet, "r", Selection(count=3)) == [AssignRun("r", ("a", "c", "d"))]
-
-
-def test_a_run_that_wants_more_hosts_than_there_are_is_refused() -> None:
-    fleet = on_hosts(a="x", b="x")
-    assert submit(fleet, "r", Selection(count=2, hosts=2)) == [
-        RefuseRun("r", "2 agents on 2 hosts", ("a", "b"))
+    fleet = Fleet()
+    for name, host in {"a": "x", "b": "x", "c": "y", "d": "z"}.items():
+        fleet.handle(AgentRegistered(name, f"{name}-1", host_id=host), 0)
+    assert submit(fleet, "r", Selection(count=3, hosts=4)) == [
+        RefuseRun("r", "3 agents on 4 hosts", ("a", "b", "c", "d"))
     ]
+    assert submit(fleet, "r", Selection(count=3)) == [AssignRun("r", ("a", "c", "d"))]
 
 
 def test_a_restricted_agent_is_for_runs_that_name_it() -> None:
     fleet = fleet_of("b")
     fleet.handle(AgentRegistered("a", "a-1", {"site": "x"}, is_restricted=True), 0)
     assert submit(fleet, "r", Selection()) == [AssignRun("r", ("b",))]
-    by_label = Selection(labels={"site": "x"})
-    assert isinstance(submit(fleet, "s", by_label)[0], RefuseRun)
     assert submit(fleet, "t", Selection(names=("a",))) == [AssignRun("t", ("a",))]
 
 
@@ -668,34 +607,28 @@ def test_a_run_that_begins_anew_gives_up_when_one_of_its_agents_is_gone() -> Non
 # What a coordinator before this one left.
 
 
-def test_agents_of_a_recovered_run_are_awaited_as_long_as_they_keep_up_the_load() -> (
-    None
-):
+@pytest.mark.parametrize("runs", [("r",), ()], ids=["goes on", "has ended its part"])
+def test_agents_of_a_recovered_run_are_awaited_as_long_as_they_keep_up_the_load(
+    runs: tuple[str, ...],
+) -> None:
     fleet = Fleet()
     fleet.handle(RunRecovered("r", TARGETS, {"a": 3, "b": 1}, lease_ns=60 * S), 0)
     assert fleet.agent_state("a") is AgentState.SILENT
-    back = AgentRegistered("a", "a-1", runs=("r",), epoch=3)
+    back = AgentRegistered("a", "a-1", runs=runs, epoch=3)
     assert fleet.handle(back, S) == [ReportReturn("a", ("r",), S), TAKE_UP_A]
     assert fleet.agent_state("a") is AgentState.ASSIGNED
     fleet.handle(AgentHeard("a"), 65 * S)
     assert fleet.handle(TimePassed(), 65 * S) == [ReportLoss("b", ("r",), 65 * S, OVER)]
 
 
-def test_an_agent_that_was_started_again_meanwhile_is_lost() -> None:
-    fleet = Fleet()
-    fleet.handle(RunRecovered("r", TARGETS, {"a": 3}), 0)
-    assert fleet.handle(AgentRegistered("a", "a-9", epoch=4), S) == [
-        ReportLoss("a", ("r",), S, "it was started again"),
-        TAKE_UP_A,
-    ]
-
-
-def test_an_agent_that_has_ended_its_part_but_not_delivered_it_keeps_it() -> None:
-    fleet = Fleet()
-    fleet.handle(RunRecovered("r", TARGETS, {"a": 3}), 0)
-    fleet.handle(AgentRegistered("a", "a-1", epoch=3), S)
-    (record,) = fleet.agents()
-    assert list(record.runs) == ["r"]
+def test_an_agent_that_was_started_again_takes_its_part_of_the_run_with_it() -> None:
+    recovered = Fleet()
+    recovered.handle(RunRecovered("r", TARGETS, {"a": 3}), 0)
+    for fleet in (recovered, agent_in(AgentState.ASSIGNED)):
+        assert fleet.handle(AgentRegistered("a", "a-9", epoch=4), S) == [
+            ReportLoss("a", ("r",), S, "it was started again"),
+            TAKE_UP_A,
+        ]
 
 
 def test_a_recovered_run_keeps_its_targets() -> None:

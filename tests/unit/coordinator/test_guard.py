@@ -23,6 +23,7 @@ from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from ldapslam.transport.pki.revocation import Revocations
 from support.bounds import exceeds
+from support.call_context import CallContext, Refused
 
 
 class Unreadable(Revocations):
@@ -57,26 +58,25 @@ class _Handler(NamedTuple):
     request_deserializer: Any = CancelRunRequest.FromString
 
 
-class _Aborted(Exception):
-    """What gRPC raises in a call that is refused."""
+def served(ours: Guard, handler: _Handler, method: str = "CancelRun") -> Any:
+    path = method if "/" in method else f"OperatorService/{method}"
+    guarded = ours.guarded(f"/ldapslam.v1.{path}", handler)
+    assert guarded is not None
+    return guarded
 
 
-class _Context:
+class _Context(CallContext):
     """Of a call over a Unix socket, or over the network with this certificate."""
 
     def __init__(self, peer: str = "unix:", pem: bytes | None = None) -> None:
+        super().__init__()
         self._peer, self._pem = peer, pem
-        self.refusal = ""
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return {} if self._pem is None else {"x509_pem_cert": [self._pem]}
 
     def peer(self) -> str:
         return self._peer
-
-    async def abort(self, code: object, text: str, metadata: object) -> None:
-        self.refusal = text
-        raise _Aborted(text)
 
     async def write(self, item: object) -> None:
         pass
@@ -91,9 +91,7 @@ async def test_a_change_is_finished_when_its_caller_hangs_up(steps: int) -> None
             await asyncio.to_thread(done.append, step)
 
     ours = Guard(AuditLog(None), None)  # type: ignore[arg-type]
-    method = "/ldapslam.v1.OperatorService/CancelRun"
-    handler = ours.guarded(method, _Handler(change))
-    assert handler is not None
+    handler = served(ours, _Handler(change))
     calling = asyncio.create_task(handler.unary_unary(b"", _Context()))
     for _ in range(steps):
         await asyncio.to_thread(int)
@@ -109,14 +107,8 @@ async def test_so_many_calls_may_be_open_and_no_more(
 ) -> None:
     """Of one caller, which is in nobody's way."""
     monkeypatch.setattr(guard, "MOST_CALLS", 3)
-    pems = {
-        name: (authority.issue(name, role) / "cert.pem").read_bytes()
-        for name, role in (
-            ("victor", Role.VIEWER),
-            ("a1", Role.AGENT),
-            ("a2", Role.AGENT),
-        )
-    }
+    roles = {"victor": Role.VIEWER, "a1": Role.AGENT, "a2": Role.AGENT}
+    pems = {name: certificate(authority, name, role) for name, role in roles.items()}
     ours, end = guard_of(authority), asyncio.Event()
 
     async def endless(request: object, context: object) -> AsyncIterator[None]:
@@ -125,9 +117,7 @@ async def test_so_many_calls_may_be_open_and_no_more(
 
     async def refusal(service: str, name: str) -> str:
         """Why the call is not open; empty when it is, or was to its end."""
-        method = f"/ldapslam.v1.{service}"
-        handler = ours.guarded(method, _Handler(None, endless))
-        assert handler is not None
+        handler = served(ours, _Handler(None, endless), service)
         context = _Context(FAR, pems[name])
         call = asyncio.create_task(handler.unary_stream(b"", context))
         open_calls.append(call)
@@ -169,15 +159,13 @@ async def test_only_jobs_and_reports_are_long(
         return request
 
     ours = Guard(AuditLog(None), None)  # type: ignore[arg-type]
-    path = f"/ldapslam.v1.OperatorService/{method}"
-    handler = ours.guarded(path, _Handler(answer))
-    assert handler is not None
+    handler = served(ours, _Handler(answer), method)
     content = CancelRunRequest(cancelled_by="x" * (guard.MOST_REQUEST_BYTES - 4))
     content.cancelled_by += "x" * extra
     sent, context = content.SerializeToString(), _Context()
     assert len(sent) == guard.MOST_REQUEST_BYTES + extra
     if refused:
-        with exceeds(REQUEST_BYTES=1), pytest.raises(_Aborted, match="65,537"):
+        with exceeds(REQUEST_BYTES=1), pytest.raises(Refused, match="65,537"):
             await handler.unary_unary(sent, context)
     else:
         with exceeds():
@@ -202,9 +190,10 @@ def authority(tmp_path: Path) -> Authority:
     return Authority.create(tmp_path / "pki", "fleet")
 
 
-def certificate(authority: Authority, name: str = "olga") -> bytes:
-    issued = authority.issue(name, Role.OPERATOR)
-    return (issued / "cert.pem").read_bytes()
+def certificate(
+    authority: Authority, name: str = "olga", role: Role = Role.OPERATOR
+) -> bytes:
+    return (authority.issue(name, role) / "cert.pem").read_bytes()
 
 
 def guard_of(authority: Authority, later: timedelta = timedelta()) -> Guard:
@@ -219,46 +208,35 @@ def called(ours: Guard, context: _Context) -> str:
         pass
 
     async def call() -> None:
-        handler = ours.guarded(
-            "/ldapslam.v1.OperatorService/CancelRun", _Handler(cancel)
-        )
-        assert handler is not None
-        with contextlib.suppress(_Aborted):
-            await handler.unary_unary(b"", context)
+        with contextlib.suppress(Refused):
+            await served(ours, _Handler(cancel)).unary_unary(b"", context)
 
     asyncio.run(call())
     return context.refusal
-
-
-def test_a_good_certificate_is_admitted(authority: Authority) -> None:
-    assert called(guard_of(authority), _Context(FAR, certificate(authority))) == ""
 
 
 def test_only_who_sits_at_the_host_needs_no_certificate(authority: Authority) -> None:
     ours = guard_of(authority)
     assert "without a certificate" in called(ours, _Context(FAR))
     assert called(ours, _Context("unix:")) == ""
+    assert called(ours, _Context(FAR, certificate(authority))) == ""
     # a coordinator without certificates serves loopback alone
     assert called(Guard(_Audit(), None), _Context(FAR)) == ""
 
 
 @pytest.mark.parametrize(
-    ("after", "word"),
-    [(timedelta(days=4_000), "expired"), (-timedelta(days=1), "not valid before")],
+    ("after_days", "reason"),
+    [(4_000, "expired"), (-1, "not valid before"), (0, "was revoked")],
 )
-def test_a_certificate_is_good_for_its_time(
-    authority: Authority, after: timedelta, word: str
+def test_a_certificate_is_good_for_its_time_unless_it_is_revoked(
+    authority: Authority, after_days: int, reason: str
 ) -> None:
-    pem = certificate(authority)
-    assert word in called(guard_of(authority, after), _Context(FAR, pem))
-
-
-def test_a_revoked_certificate_is_refused(authority: Authority) -> None:
-    pem = certificate(authority)
-    authority.revoke("olga")
-    assert "was revoked" in called(guard_of(authority), _Context(FAR, pem))
-    other = certificate(authority, "omar")
-    assert called(guard_of(authority), _Context(FAR, other)) == ""
+    pem, other = certificate(authority), certificate(authority, "omar")
+    if not after_days:
+        authority.revoke("olga")
+        assert called(guard_of(authority), _Context(FAR, other)) == ""
+    ours = guard_of(authority, timedelta(days=after_days))
+    assert reason in called(ours, _Context(FAR, pem))
 
 
 def test_a_stream_ends_when_its_certificate_is_revoked(
@@ -274,10 +252,7 @@ def test_a_stream_ends_when_its_certificate_is_revoked(
 
     async def call() -> None:
         ours = guard_of(authority)
-        handler = ours.guarded(
-            "/ldapslam.v1.OperatorService/WatchRun", _Handler(None, watch_for_ever)
-        )
-        assert handler is not None
+        handler = served(ours, _Handler(None, watch_for_ever), "WatchRun")
         watching = asyncio.create_task(ours.watch())
         stream = asyncio.create_task(handler.unary_stream(b"", context))
         done, _ = await asyncio.wait([stream], timeout=10)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import Any
 
 import grpc
 import pytest
@@ -16,6 +15,7 @@ from ldapslam.coordinator.outputs import health as module
 from ldapslam.coordinator.outputs.health import SERVICES, Health, HealthService
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.store import Store
+from support.call_context import CallContext, Refused
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -26,17 +26,8 @@ def asking(service: str = "") -> health_pb2.HealthCheckRequest:
     return health_pb2.HealthCheckRequest(service=service)
 
 
-class Refused(Exception):
-    pass
-
-
-class Context:
-    async def abort(self, code: Any, *_: object) -> None:
-        raise Refused(code)
-
-
 async def status(service: HealthService, name: str = "") -> int:
-    return int((await service.Check(asking(name), Context())).status)
+    return int((await service.Check(asking(name), CallContext())).status)
 
 
 async def test_all_services_have_one_status_and_another_is_refused() -> None:
@@ -44,17 +35,18 @@ async def test_all_services_have_one_status_and_another_is_refused() -> None:
     assert {await status(service, name) for name in SERVICES} == {NOT_SERVING}
     await service.set_serving(True)
     assert {await status(service, name) for name in SERVICES} == {SERVING}
-    with pytest.raises(Refused) as refused:
-        await status(service, "nosuch")
-    assert refused.value.args == (grpc.StatusCode.NOT_FOUND,)
+    context = CallContext()
+    with pytest.raises(Refused):
+        await service.Check(asking("nosuch"), context)
+    assert context.code == grpc.StatusCode.NOT_FOUND
 
 
 async def test_each_watcher_is_told_of_each_change_also_when_another_leaves() -> None:
     service = HealthService()
     async with (
-        aclosing(service.Watch(asking(), Context())) as one,
-        aclosing(service.Watch(asking(), Context())) as other,
-        aclosing(service.Watch(asking("nosuch"), Context())) as stranger,
+        aclosing(service.Watch(asking(), CallContext())) as one,
+        aclosing(service.Watch(asking(), CallContext())) as other,
+        aclosing(service.Watch(asking("nosuch"), CallContext())) as stranger,
     ):
         assert (await anext(one)).status == NOT_SERVING
         assert (await anext(other)).status == NOT_SERVING

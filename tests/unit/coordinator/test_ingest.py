@@ -50,22 +50,7 @@ def snapshot() -> pb.Snapshot:
                 stream="readers",
                 operation="search",
                 measured=True,
-                scheduled=1,
-                sent=2,
-                completed=3,
-                succeeded=4,
-                failed=5,
-                dropped=6,
-                unresolved=7,
-                timed_out=8,
                 entries=9,
-                references=10,
-                expected=11,
-                abandoned=12,
-                substituted=13,
-                captures_missing=14,
-                requests=15,
-                empty=16,
                 result_codes={32: 1, 0: 2},
                 histograms=[
                     pb.Histogram(
@@ -73,39 +58,11 @@ def snapshot() -> pb.Snapshot:
                         outcome=pb.OUTCOME_UNRESOLVED,
                         packed=PACKED,
                     ),
-                    pb.Histogram(
-                        metric=pb.METRIC_SEND_LAG,
-                        outcome=pb.OUTCOME_FAILED,
-                        packed=PACKED,
-                    ),
                 ],
             )
         ],
-        streams=[
-            pb.StreamInterval(
-                stream="readers",
-                connects=1,
-                notices=3,
-                backlog=2,
-                binds=4,
-                extended=5,
-                unbinds=6,
-                last_done_ns=0,
-                tls_time=PACKED,
-            )
-        ],
-        workers=[
-            pb.WorkerInterval(
-                worker=1,
-                model="open",
-                wall_ns=2,
-                busy_ns=3,
-                spin_ns=4,
-                cpu_ns=5,
-                run_queue_ns=6,
-                loops=7,
-            )
-        ],
+        streams=[pb.StreamInterval(stream="readers", tls_time=PACKED)],
+        workers=[pb.WorkerInterval(worker=1, model="open", wall_ns=2)],
         host=pb.HostInterval(cpu_utilisation=0.5, throttled_ns=0),
     )
 

@@ -11,6 +11,7 @@ from ldapslam.coordinator.runs import live as live_module
 from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto import common_pb2 as pb
+from support.bounds import exceeds
 from support.histograms import packed_of
 
 S = 1_000_000_000
@@ -218,15 +219,19 @@ def test_an_agent_that_reports_nothing_costs_no_memory(
     size = snapshot(1).ByteSize()
     monkeypatch.setattr(live_module, "MOST_KEPT_BYTES", 6 * size)
     live = LiveStatistics(["a", "b", "mute"])
-    given = []
-    for index in range(20):
-        for agent in ("a", "b"):
-            given += live.add(agent, snapshot(index))
-    assert [one.figures.index for one in given] == list(range(17))
-    assert all(
-        (one.figures.agents_reported, one.figures.agents_planned) == (2, 3)
-        for one in given
-    )
+
+    def add(*indexes: int) -> list[tuple[int, int, int]]:
+        return [
+            (one.index, one.agents_reported, one.agents_planned)
+            for index in indexes
+            for agent in ("a", "b")
+            for one, _ in live.add(agent, snapshot(index))
+        ]
+
+    with exceeds():
+        assert add(1, 2, 3) == []
+    with exceeds(LIVE_BYTES=17):
+        assert add(*range(4, 21)) == [(index, 2, 3) for index in range(1, 18)]
     # what comes too late is not shown a second time
     assert live.add("mute", snapshot(3)) == []
-    assert [one.figures.index for one in live.drop("mute")] == [17, 18, 19]
+    assert [one.figures.index for one in live.drop("mute")] == [18, 19, 20]

@@ -16,6 +16,7 @@ from ldapslam.base.errors import (
     AgentUnreachable,
     BindRejected,
     FleetError,
+    LdapSlamError,
     NotEnoughAgents,
     RunAborted,
     StoreError,
@@ -71,6 +72,7 @@ CONTINUE = RunLimits(30 * S, 10 * S, stop_on_loss=False, slack_ns=5 * S)
 MISSED = ThresholdMissed("missed for 10 s: p99 < 5ms for 10s, abort")
 ERROR = BindRejected("ldap://ds1", "cn=admin", 49, "")
 FULL = StoreError("the disk is full")
+LOST = AgentVanished("a", 4 * S, "silent")
 FINISHES = ConcludeRun(RunState.FINISHED, "", None)
 
 # The clock of the walks below: assigned at 0, ready at 1 s, T0 at 2 s.
@@ -128,7 +130,7 @@ EVENTS: tuple[RunEvent, ...] = (
     AgentStarted("a"),
     AgentFinished("a"),
     AgentFailed("a", ERROR),
-    AgentVanished("a", 4 * S, "silent"),
+    LOST,
     CancelRequested("me"),
     TimePassed(),
     PartProgressed("a"),
@@ -295,20 +297,42 @@ def test_what_an_agent_of_another_run_says_is_refused() -> None:
     assert run.handle(event, 3 * S) == [RefuseEvent(event, RunState.RUNNING)]
 
 
-@pytest.mark.parametrize("state", [RunState.PREPARING, RunState.READY])
-@pytest.mark.parametrize("limits", [LIMITS, CONTINUE], ids=["stop", "continue"])
-def test_a_target_error_before_the_load_fails_the_run_with_that_error(
-    state: RunState, limits: RunLimits
+#: State, limits, event of agent a, note of it, and the error in which the run ends.
+FAILURES: list[tuple[RunState, RunLimits, RunEvent, str, str, LdapSlamError]] = [
+    # an error of the target before the load, whatever a loss leads to
+    *(
+        (state, limits, AgentFailed("a", ERROR), "agent_failed", str(ERROR), ERROR)
+        for state in (RunState.PREPARING, RunState.READY)
+        for limits in (LIMITS, CONTINUE)
+    ),
+    *(
+        (state, LIMITS, LOST, "agent_lost", "silent", AgentLost("a", 4.0))
+        for state in (RunState.RUNNING, RunState.DRAINING)
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "limits", "event", "kind", "text", "error"), FAILURES
+)
+def test_the_failure_or_loss_of_an_agent_stops_the_others(
+    state: RunState,
+    limits: RunLimits,
+    event: RunEvent,
+    kind: str,
+    text: str,
+    error: LdapSlamError,
 ) -> None:
     run = run_in(state, limits)
-    assert run.handle(AgentFailed("a", ERROR), S) == [
-        RecordEvent("agent_failed", f"agent 'a': {ERROR}"),
-        RecordState(RunState.DRAINING, str(ERROR)),
-        StopAgents(("b",), str(ERROR)),
+    assert run.handle(event, 33 * S) == [
+        RecordEvent(kind, f"agent 'a': {text}"),
+        RecordState(RunState.DRAINING, str(error)),
+        StopAgents(("b",), str(error)),
     ]
-    assert run.handle(AgentFinished("b", "stopped"), 2 * S) == [
-        ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
-    ]
+    (end,) = run.handle(AgentFinished("b", "stopped"), 34 * S)
+    assert isinstance(end, ConcludeRun)
+    assert (end.state, end.detail) == (RunState.FAILED, str(error))
+    assert type(end.error) is type(error)
 
 
 def test_the_first_of_two_failures_is_the_reason() -> None:
@@ -321,23 +345,6 @@ def test_the_first_of_two_failures_is_the_reason() -> None:
     ]
 
 
-@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.DRAINING])
-def test_loss_of_an_agent_stops_the_others(state: RunState) -> None:
-    run = run_in(state)
-    commands = run.handle(AgentVanished("a", 4 * S, "silent"), 33 * S)
-    error = AgentLost("a", 4.0)
-    assert commands == [
-        RecordEvent("agent_lost", "agent 'a': silent"),
-        RecordState(RunState.DRAINING, str(error)),
-        StopAgents(("b",), str(error)),
-    ]
-    (end,) = run.handle(AgentFinished("b", "stopped"), 34 * S)
-    assert isinstance(end, ConcludeRun)
-    assert (end.state, end.detail) == (RunState.FAILED, str(error))
-    assert isinstance(end.error, AgentLost)
-
-
-LOST = AgentVanished("a", 4 * S, "silent")
 #: Events of a run that goes on with the agents that it has, and how it ends.
 CONTINUED: list[tuple[tuple[RunEvent, ...], ConcludeRun]] = [
     ((LOST, TimePassed(), AgentFinished("b")), FINISHES),
@@ -500,12 +507,16 @@ def begins_anew(*agents: str, without: str) -> list[Command]:
     ]
 
 
-def test_a_run_begins_anew_without_an_agent_that_failed() -> None:
-    run = preparing("a", "b")
-    assert run.handle(AgentFailed("c", ERROR), 2 * S) == [
-        RecordEvent("agent_left_out", f"c: {ERROR}"),
-        *begins_anew("a", "b", without="c"),
-    ]
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_run_begins_anew_without_an_agent_that_failed(is_last: bool) -> None:
+    """As soon as the others are ready."""
+    run = preparing("a", "b") if is_last else preparing("a")
+    commands = run.handle(AgentFailed("c", ERROR), 2 * S)
+    assert commands[0] == RecordEvent("agent_left_out", f"c: {ERROR}")
+    if not is_last:
+        assert len(commands) == 1
+        commands += run.handle(AgentPrepared("b"), 3 * S)
+    assert commands[1:] == begins_anew("a", "b", without="c")
     assert run.state is RunState.QUEUED
     # what its agents say of the attempt before is of no interest
     late = AgentFinished("a", "stopped")
@@ -513,15 +524,6 @@ def test_a_run_begins_anew_without_an_agent_that_failed() -> None:
     run.handle(AgentsAssigned(("a", "b")), 3 * S)
     assert run.handle(AgentPrepared("a"), 4 * S) == []
     assert isinstance(run.handle(AgentPrepared("b"), 4 * S)[-1], StartAgents)
-
-
-def test_a_run_begins_anew_when_the_others_are_ready() -> None:
-    run = preparing("a")
-    assert run.handle(AgentFailed("c", ERROR), 2 * S) == [
-        RecordEvent("agent_left_out", f"c: {ERROR}")
-    ]
-    commands = run.handle(AgentPrepared("b"), 3 * S)
-    assert commands == begins_anew("a", "b", without="c")
 
 
 def test_a_run_begins_anew_without_an_agent_that_is_overdue() -> None:
@@ -628,7 +630,7 @@ def observed_in_load() -> Run:
 ENDS: tuple[tuple[RunEvent, ...], ...] = (
     (AgentFinished("a"), AgentFinished("b")),
     (AgentFailed("a", ERROR), AgentFinished("b")),
-    (AgentVanished("a", 4 * S, "silent"), AgentFinished("b")),
+    (LOST, AgentFinished("b")),
     (CancelRequested("me"), AgentFinished("a"), AgentFinished("b")),
     (StoreFailed(FULL), AgentFinished("a")),
 )
@@ -764,9 +766,7 @@ def test_after_a_run_that_went_wrong_replicas_are_not_verified() -> None:
     assert end == ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
 
 
-@pytest.mark.parametrize(
-    "event", [CancelRequested("me"), AgentVanished("a", 4 * S, "silent")]
-)
+@pytest.mark.parametrize("event", [CancelRequested("me"), LOST])
 def test_agents_that_have_not_been_told_of_the_run_are_released(
     event: RunEvent,
 ) -> None:

@@ -26,7 +26,6 @@ from support.fake_queue import (
     FakeQueue,
     create,
     fires,
-    job_request,
     moment,
     outcomes,
     schedule_request,
@@ -79,8 +78,13 @@ async def test_one_run_has_a_misfire_policy_too(
     await tick_every(queue, 10 * MINUTE, 2 * HOUR)
     assert outcomes(queue, schedule_id) == [("12:00", outcome)]
     assert len(queue.records()) == (outcome == "submitted")
-    assert queue.scheduler is not None
     assert queue.scheduler.schedules.find("one").state is State.OVER
+
+
+async def change(queue: FakeQueue, name: str, state: State) -> None:
+    schedules = queue.scheduler.schedules
+    async with queue.scheduler.settled() as now:
+        await schedules.set_state(schedules.find(name), state, now)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -93,10 +97,7 @@ async def test_one_run_that_is_disabled_begins_once_when_it_is_resumed(
     assert queue.records() == []
     if is_restarted:
         await queue.new_scheduler()
-    assert queue.scheduler is not None
-    async with queue.scheduler.settled() as now:
-        entry = queue.scheduler.schedules.find("later")
-        await queue.scheduler.schedules.set_state(entry, State.ACTIVE, now)
+    await change(queue, "later", State.ACTIVE)
     if is_restarted:
         await queue.new_scheduler()
     await queue.tick()
@@ -151,27 +152,27 @@ async def test_a_clock_that_jumps_back_runs_nothing_twice(queue: FakeQueue) -> N
     assert outcomes(queue, schedule_id) == [*before, ("12:45", "submitted")]
 
 
-async def test_a_clock_that_jumps_ahead_makes_times_missed(queue: FakeQueue) -> None:
-    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-    await queue.tick_at(NOON)
-    await queue.tick_at(NOON + 2.5 * HOUR)
-    assert outcomes(queue, schedule_id) == [
-        ("12:00", "submitted"),
-        ("13:00", "missed"),
-        ("14:00", "missed"),
-    ]
-
-
-async def test_an_overlap_leaves_the_time_out(queue: FakeQueue) -> None:
-    schedule_id = await create(
-        queue, schedule_request("long", duration="90m", cron="0 * * * *")
+@pytest.mark.parametrize(
+    ("overlap", "hourly", "stored"),
+    [
+        (0, ["submitted", "overlapped"] * 2, ["finished", "running"]),
+        (REPLACE, ["submitted"] * 4, ["cancelled"] * 3 + ["running"]),
+    ],
+    ids=["skip", "replace"],
+)
+async def test_an_overlap_leaves_the_time_out_or_replaces_the_run_before(
+    queue: FakeQueue,
+    overlap: schedule_pb2.OverlapPolicy,
+    hourly: list[str],
+    stored: list[str],
+) -> None:
+    request = schedule_request(
+        "long", duration="90m", cron="0 * * * *", overlap=overlap
     )
-    await tick_every(queue, 30 * S, 3 * HOUR)
-    assert outcomes(queue, schedule_id) == [
-        ("12:00", "submitted"),
-        ("13:00", "overlapped"),
-        ("14:00", "submitted"),
-    ]
+    schedule_id = await create(queue, request)
+    await tick_every(queue, 30 * S, 3.5 * HOUR)
+    assert [outcome for _, outcome in outcomes(queue, schedule_id)] == hourly
+    assert states(queue) == stored
 
 
 async def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
@@ -195,39 +196,22 @@ async def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
     assert second in queue.begun
 
 
-async def test_an_overlap_may_replace_the_run_before(queue: FakeQueue) -> None:
-    request = schedule_request(
-        "long", duration="90m", cron="0 * * * *", overlap=REPLACE
-    )
-    schedule_id = await create(queue, request)
-    await tick_every(queue, 30 * S, 4 * HOUR)
-    assert [outcome for _, outcome in outcomes(queue, schedule_id)] == ["submitted"] * 4
-    assert states(queue) == ["cancelled"] * 3 + ["running"]
-
-
 async def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
     queue: FakeQueue,
 ) -> None:
     schedule_id = await create(
         queue, schedule_request("h", cron="0 * * * *", misfire=ALL)
     )
-    scheduler = queue.scheduler
-    assert scheduler is not None
-
-    async def change(state: State) -> None:
-        async with scheduler.settled() as now:
-            await scheduler.schedules.set_state(
-                scheduler.schedules.find("h"), state, now
-            )
-
     await queue.tick_at(NOON)
-    await change(State.PAUSED)
+    await change(queue, "h", State.PAUSED)
+    # which survives a restart
+    await queue.new_scheduler()
     await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-    await change(State.ACTIVE)
+    await change(queue, "h", State.ACTIVE)
     await tick_every(queue, 30 * S, HOUR)
-    await change(State.DISABLED)
+    await change(queue, "h", State.DISABLED)
     await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-    await change(State.ACTIVE)
+    await change(queue, "h", State.ACTIVE)
     await tick_every(queue, 30 * S, HOUR)
     assert outcomes(queue, schedule_id) == [
         ("12:00", "submitted"),
@@ -236,28 +220,6 @@ async def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
         ("15:00", "submitted"),
         ("18:00", "submitted"),
     ]
-
-
-async def test_a_pause_survives_a_restart(queue: FakeQueue) -> None:
-    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-    assert queue.scheduler is not None
-    async with queue.scheduler.settled() as now:
-        entry = queue.scheduler.schedules.find("h")
-        await queue.scheduler.schedules.set_state(entry, State.PAUSED, now)
-    await queue.new_scheduler()
-    await queue.tick_at(NOON)
-    assert outcomes(queue, schedule_id) == [("12:00", "paused")]
-
-
-async def test_a_schedule_that_has_no_more_times_is_over(queue: FakeQueue) -> None:
-    request = schedule_request(
-        "two", cron="0 * * * *", until_utc="2026-03-01T13:00:00Z"
-    )
-    await create(queue, request)
-    await tick_every(queue, MINUTE, 2 * HOUR)
-    assert len(queue.begun) == 2
-    [record] = schedule_store.schedules(queue.writer.store)
-    assert record.state == "over"
 
 
 async def test_a_submission_that_fails_is_reported(queue: FakeQueue) -> None:
@@ -273,19 +235,23 @@ async def test_a_submission_that_fails_is_reported(queue: FakeQueue) -> None:
     assert fires(queue, schedule_id)[0].detail == "no such directory"
 
 
-async def test_a_submission_is_tried_again_when_the_store_was_busy(
-    queue: FakeQueue,
+@pytest.mark.parametrize(("hours", "outcome"), [(0, "submitted"), (2, "missed")])
+async def test_a_submission_is_tried_again_when_the_store_was_busy_not_hours_later(
+    queue: FakeQueue, hours: int, outcome: str
 ) -> None:
-    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+    schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
     queue.error = StoreBusy("results.sqlite", 10)
     for second in (0, 1):
         with pytest.raises(StoreBusy):
             await queue.tick_at(NOON + second * S)
     assert outcomes(queue, schedule_id) == [("12:00", "submitting")]
-    queue.error = None
-    await queue.tick_at(NOON + 2 * S)
-    assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
-    assert len(queue.begun) == 1
+    queue.error, queue.now = None, NOON + 2 * S + hours * HOUR
+    if hours:
+        # a crash left it
+        await queue.new_scheduler()
+    await queue.tick()
+    assert outcomes(queue, schedule_id) == [("12:00", outcome)]
+    assert len(queue.begun) == (outcome == "submitted")
 
 
 async def test_a_time_that_was_settled_without_an_answer_has_its_run(
@@ -330,20 +296,6 @@ async def test_a_schedule_that_cannot_go_on_is_not_in_the_way_of_others(
     assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
 
 
-async def test_a_submission_that_a_crash_left_is_not_made_up_for_hours_later(
-    queue: FakeQueue,
-) -> None:
-    schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
-    queue.error = StoreBusy("results.sqlite", 10)
-    with pytest.raises(StoreBusy):
-        await queue.tick_at(NOON)
-    queue.error, queue.now = None, NOON + 2 * HOUR
-    await queue.new_scheduler()
-    await queue.tick()
-    assert outcomes(queue, schedule_id) == [("12:00", "missed")]
-    assert queue.records() == []
-
-
 async def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(
     queue: FakeQueue,
 ) -> None:
@@ -356,7 +308,6 @@ async def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(
 
 
 async def test_names_are_unique_and_ids_may_be_shortened(queue: FakeQueue) -> None:
-    assert queue.scheduler is not None
     found = queue.scheduler.schedules.find
     schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
     with pytest.raises(ConfigError, match="named 'h' already"):
@@ -374,15 +325,19 @@ async def test_names_are_unique_and_ids_may_be_shortened(queue: FakeQueue) -> No
 async def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
     queue: FakeQueue,
 ) -> None:
-    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-    await queue.tick_at(NOON)
-    assert queue.scheduler is not None
+    until_utc = "2026-03-01T13:00:00Z"
+    request = schedule_request("h", cron="0 * * * *", until_utc=until_utc)
+    schedule_id = await create(queue, request)
+    await tick_every(queue, MINUTE, 3 * HOUR)
+    assert len(queue.begun) == 2
+    [record] = schedule_store.schedules(queue.writer.store)
+    assert record.state == "over"
     async with queue.scheduler.settled():
         await queue.scheduler.schedules.remove("h", "me")
     await tick_every(queue, 10 * MINUTE, 2 * HOUR)
     await queue.new_scheduler()
     assert fires(queue, schedule_id) == []
-    assert states(queue) == ["finished"]
+    assert states(queue) == ["finished"] * 2
 
 
 async def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
@@ -422,9 +377,9 @@ async def test_a_run_waits_for_a_verdict_though_the_clock_is_set_forward(
     store, first = queue.writer.store, await queue.submit()
     await queue.new_scheduler()
     await queue.tick()
-    request = job_request(uri="ldap://ds2:389")
-    request.after_run, request.after_if = first, pb.RUN_CONDITION_PASS
-    second = await queue.submit_request(request)
+    second = await queue.submit(
+        uri="ldap://ds2:389", after_run=first, after_if=pb.RUN_CONDITION_PASS
+    )
     queue.judging.add(first)
     await queue.end(first, "finished", None, is_judged=False)
     for hours in (0, 1, -1):

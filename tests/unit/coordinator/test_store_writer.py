@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.plan import ReportRoom
 from ldapslam.jobs.planning import run_plan
 from ldapslam.results import store as results_store
-from ldapslam.results.records import IntervalRecord, Taken
+from ldapslam.results.records import IntervalRecord, Part, Taken
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes, room_bytes
 from support.fleet import job_text
@@ -42,14 +43,28 @@ from support.intervals import Interval, open_part, stored_intervals
 from support.store import RUN_ID, Scenario, fill, run_record
 
 
-async def test_a_commit_does_not_wait_for_an_export(writer: StoreWriter) -> None:
+async def create_run(writer: StoreWriter, part: Part | None = None) -> None:
+    """A run in the store, and agent load1 in it when it has a part."""
     await writer.call(writer.store.create_run, run_record(Scenario()))
-    is_exported = threading.Event()
-    writer.post(is_exported.wait)
+    if part is not None:
+        await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, part)
+
+
+@contextmanager
+def stuck(writer: StoreWriter) -> Iterator[None]:
+    """The store is busy until what was asked for within has its turn."""
+    is_free = threading.Event()
+    writer.post(is_free.wait)
     try:
-        archive = b"".join([chunk async for chunk in writer.export(RUN_ID)])
+        yield
     finally:
-        is_exported.set()
+        asyncio.get_running_loop().call_soon(is_free.set)
+
+
+async def test_a_commit_does_not_wait_for_an_export(writer: StoreWriter) -> None:
+    await create_run(writer)
+    with stuck(writer):
+        archive = b"".join([chunk async for chunk in writer.export(RUN_ID)])
     assert archive.startswith(b"SQLite format 3")
 
 
@@ -57,7 +72,7 @@ async def test_an_export_that_nobody_reads_to_its_end_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     writer = StoreWriter(str(tmp_path / "results.sqlite"))
-    await writer.call(writer.store.create_run, run_record(Scenario()))
+    await create_run(writer)
     chunks = writer.export(RUN_ID)
     await anext(chunks)
     await chunks.aclose()
@@ -124,35 +139,35 @@ async def test_what_fails_is_kept_and_nothing_is_acknowledged_meanwhile(
 
 
 async def test_a_locked_store_has_all_once_it_is_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results_store, "_BUSY_TIMEOUT_S", 0.05)
-    path = tmp_path / "results.sqlite"
-    writer = StoreWriter(str(path))
-    await writer.call(writer.store.create_run, run_record(Scenario()))
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    for agent in ("load1", "load2"):
-        writer.post(writer.store.put_agent, RUN_ID, agent, {"cpu": "x"})
-    for _ in range(2):  # each time: what is not stored is not acknowledged
-        with pytest.raises(StoreError, match="2 writes wait for the store"):
-            await writer.flush()
-    other.execute("ROLLBACK")
-    other.close()
+    await create_run(writer)
+    with closing(
+        sqlite3.connect(tmp_path / "results.sqlite", isolation_level=None)
+    ) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for agent in ("load1", "load2"):
+            writer.post(writer.store.put_agent, RUN_ID, agent, {"cpu": "x"})
+        for _ in range(2):  # each time: what is not stored is not acknowledged
+            with pytest.raises(StoreError, match="2 writes wait for the store"):
+                await writer.flush()
+        other.execute("ROLLBACK")
     await writer.flush()
     found = await writer.call(writer.store.agents, RUN_ID)
-    await writer.close()
     assert found == {"load1": {"cpu": "x"}, "load2": {"cpu": "x"}}
 
 
 @pytest.mark.parametrize("bad", [({"cpu": object()},), ({}, open_part(1 << 64))])
 async def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
-    writer: StoreWriter, bad: tuple[Any, ...]
+    writer: StoreWriter, bad: tuple[Any, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     put = writer.store.put_agent
-    await writer.call(writer.store.create_run, run_record(Scenario()))
-    writer.post(put, RUN_ID, "load1", *bad)
-    writer.post(put, RUN_ID, "load2", {"cpu": "x"})
+    await create_run(writer)
+    with stuck(writer):
+        writer.post(put, "removed", "load1", {})
+        writer.post(put, RUN_ID, "load1", *bad)
+        writer.post(put, RUN_ID, "load2", {"cpu": "x"})
     await writer.flush("another run")
     with pytest.raises(StoreRefused):
         await writer.flush(RUN_ID)
@@ -160,13 +175,14 @@ async def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
     found = await writer.call(writer.store.agents, RUN_ID)
     assert found == {"load2": {"cpu": "x"}}
     assert not writer.is_over
+    assert "a write of a run that was removed: no run 'removed'" in caplog.text
 
 
 async def test_a_store_that_is_taken_ends_all(
     writer: StoreWriter, tmp_path: Path
 ) -> None:
     await writer.call(writer.store.claim, "first")
-    await writer.call(writer.store.create_run, run_record(Scenario()))
+    await create_run(writer)
     with Store.open(tmp_path / "results.sqlite") as store:
         store.claim("second")
     writer.post(writer.store.put_agent, RUN_ID, "load1", {"cpu": "x"})
@@ -187,41 +203,17 @@ async def test_reports_that_a_locked_store_does_not_take_wait_once(
         raise StoreBusy("results.sqlite", 10)
 
     monkeypatch.setattr(writer.store, "add_intervals", busy)
-    is_stuck = threading.Event()
-    writer.post(is_stuck.wait)
-    tasks = [
-        asyncio.create_task(writer.add_interval(RUN_ID, _report(number)))
-        for number in range(50)
-    ]
-    asyncio.get_running_loop().call_soon(is_stuck.set)
-    found = await asyncio.gather(*tasks, return_exceptions=True)
+    found = await report_together(writer, *((RUN_ID, number) for number in range(50)))
     assert all(isinstance(one, StoreBusy) for one in found)
     assert asked == 1
 
 
-async def test_a_write_of_a_run_that_is_gone_holds_nothing_up(
-    writer: StoreWriter, caplog: pytest.LogCaptureFixture
-) -> None:
-    await writer.call(writer.store.create_run, run_record(Scenario()))
-    is_stuck = threading.Event()
-    writer.post(is_stuck.wait)
-    for run_id in ("removed", RUN_ID):
-        writer.post(writer.store.put_agent, run_id, "load1", {"cpu": "x"})
-    is_stuck.set()
-    await writer.flush()
-    found = await writer.call(writer.store.agents, RUN_ID)
-    assert found == {"load1": {"cpu": "x"}}
-    assert "a write of a run that was removed: no run 'removed'" in caplog.text
-
-
 async def test_what_is_posted_together_is_one_commit(writer: StoreWriter) -> None:
-    await writer.call(writer.store.create_run, run_record(Scenario()))
-    is_stuck = threading.Event()
-    writer.post(is_stuck.wait)
-    before = writer.store.writes.commits
-    for number in range(100):
-        writer.post(writer.store.put_agent, RUN_ID, f"a{number}", {"n": number})
-    asyncio.get_running_loop().call_soon(is_stuck.set)
+    await create_run(writer)
+    with stuck(writer):
+        before = writer.store.writes.commits
+        for number in range(100):
+            writer.post(writer.store.put_agent, RUN_ID, f"a{number}", {"n": number})
     await writer.flush()
     assert len(writer.store.agents(RUN_ID)) == 100
     assert writer.store.writes.commits - before <= 2
@@ -246,22 +238,18 @@ def transactions(writer: StoreWriter, monkeypatch: pytest.MonkeyPatch) -> list[i
 
 async def report_together(writer: StoreWriter, *reports: tuple[str, int]) -> list[Any]:
     """Report by (run, sequence) while the store is busy."""
-    is_stuck = threading.Event()
-    writer.post(is_stuck.wait)
-    together = [
-        asyncio.create_task(writer.add_interval(run_id, _report(sequence)))
-        for run_id, sequence in reports
-    ]
-    # after all of them have asked
-    asyncio.get_running_loop().call_soon(is_stuck.set)
+    with stuck(writer):
+        together = [
+            asyncio.create_task(writer.add_interval(run_id, _report(sequence)))
+            for run_id, sequence in reports
+        ]
     return await asyncio.gather(*together, return_exceptions=True)
 
 
 async def test_reports_that_come_together_are_committed_together(
     writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await writer.call(writer.store.create_run, run_record(Scenario()))
-    await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
+    await create_run(writer, open_part(1))
     sizes = transactions(writer, monkeypatch)
     # sequence 0 is delivered twice
     given = (RUN_ID, 0), (RUN_ID, 1), (RUN_ID, 0), ("nosuch", 2), (RUN_ID, 3)
@@ -274,16 +262,9 @@ async def test_reports_that_come_together_are_committed_together(
     assert (await writer.add_interval(RUN_ID, _report(4))).is_new
     stored = [one.index for one in stored_intervals(writer.store, RUN_ID)]
     assert stored == [0, 1, 3, 4]
-
-
-async def test_a_batch_is_one_transaction(
-    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await writer.call(writer.store.create_run, run_record(Scenario()))
-    await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
-    sizes = transactions(writer, monkeypatch)
-    found = await report_together(writer, *((RUN_ID, number) for number in range(600)))
-    assert all(taken.is_new for taken in found)
+    sizes.clear()
+    many = await report_together(writer, *((RUN_ID, 5 + n) for n in range(600)))
+    assert all(one.is_new for one in many)
     assert sizes == [512, 88]
 
 
@@ -304,36 +285,29 @@ def test_each_agent_brings_a_report_of_each_interval_and_of_its_drain(
     assert need == ReportRoom(REPORT_BYTES + OPERATION_BYTES + STREAM_BYTES, reports)
 
 
-def test_a_run_that_ends_with_its_counts_needs_no_room_for_a_day() -> None:
-    job = load_job(Path(__file__).parents[3] / "configs/jobs/import.yaml")
-    need = need_of(run_plan(job), 2)
-    assert need.reports == 2 * (COUNTED_INTERVALS + 1)
-
-
-def test_a_run_that_ends_with_its_log_needs_no_room_for_a_day_either() -> None:
+def test_a_run_that_ends_with_its_counts_or_its_log_needs_no_room_for_a_day() -> None:
     log = {
         "name": "log",
         "target": "replica",
         "load": {"trace": {"logs": ["access.log"], "connections": 4, "speed": "max"}},
     }
-    job = load_job_text(job_text(duration="10h", streams=[log]), file="job", base=None)
-    assert need_of(run_plan(job), 2).reports == 2 * (COUNTED_INTERVALS + 1)
+    for job in (
+        load_job(Path(__file__).parents[3] / "configs/jobs/import.yaml"),
+        load_job_text(job_text(duration="10h", streams=[log]), file="job", base=None),
+    ):
+        assert need_of(run_plan(job), 2).reports == 2 * (COUNTED_INTERVALS + 1)
 
 
 NEED = ReportRoom(report_bytes=1 << 20, reports=10)
 ENOUGH = (10 << 20) + RESERVE_BYTES
 
 
-@pytest.mark.parametrize("free_bytes", [ENOUGH, None])
-def test_a_run_that_fits_is_taken_and_so_is_one_of_which_nothing_is_known(
-    free_bytes: int | None,
-) -> None:
-    check_store_room(NEED, free_bytes=free_bytes, store="results.sqlite")
-
-
 def test_too_little_room_is_refused_with_figures_and_remedy() -> None:
+    store = "results.sqlite"
+    for free_bytes in (ENOUGH, None):
+        check_store_room(NEED, free_bytes=free_bytes, store=store)
     with pytest.raises(FleetError) as caught:
-        check_store_room(NEED, free_bytes=ENOUGH - 1, store="results.sqlite")
+        check_store_room(NEED, free_bytes=ENOUGH - 1, store=store)
     assert "10 MiB (10 reports of 1 MiB)" in str(caught.value)
     assert "the disk of 'results.sqlite' has 26 MiB left" in str(caught.value)
     assert "results prune" in str(caught.value.hint)
@@ -344,18 +318,14 @@ def test_the_estimate_is_above_what_a_run_brings_and_not_far_above(
 ) -> None:
     sizes = []
     for seconds in (3, 23):
-        scenario = Scenario(agents=("a",), measure_s=seconds)
         path = tmp_path / f"{seconds}.sqlite"
         with Store.open(path) as store:
             assert (room_bytes(store) or 0) > 0
-            fill(store, scenario)
+            fill(store, Scenario(agents=("a",), measure_s=seconds))
         # closed: the log beside the file is part of the reserve
         sizes.append(file_bytes(path))
     brought = (sizes[1] - sizes[0]) / 20
     asked = need_of(run_record(Scenario()).plan, 1).report_bytes
     assert brought < asked < 3 * brought
-
-
-def test_of_a_store_without_a_file_nothing_is_known() -> None:
     with Store.open("sqlite://") as store:
-        assert room_bytes(store) is None
+        assert room_bytes(store) is None, "of one without a file nothing is known"

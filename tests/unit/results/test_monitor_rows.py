@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The readings of monitors in the store: once, whole, and gone with their run."""
+"""The readings of monitors in the store: once and whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from ldapslam.base.errors import StoreError
-from ldapslam.results import upkeep
 from ldapslam.results.monitor_rows import (
     add_monitor_samples,
     describe_monitors,
@@ -67,45 +66,16 @@ def test_readings_are_each_agents_own(store: Store) -> None:
     assert found == [("load1", 4), ("load2", 5)] * 2
 
 
-def test_readings_before_the_load_have_times_below_zero(store: Store) -> None:
+def test_a_reading_before_the_load_that_does_not_fit_its_monitor_is_missing(
+    store: Store,
+) -> None:
     describe_monitors(store, RUN_ID, "load1", descriptions())
-    early = MonitorSample(PROCESS, -5, 7, (1.0, 2.0, 3.0))
-    add_monitor_samples(store, RUN_ID, "load1", [early])
-    assert by_name(store)[PROCESS].at_ns.tolist() == [-5]
-
-
-def test_a_reading_that_does_not_fit_its_monitor_is_missing(store: Store) -> None:
-    describe_monitors(store, RUN_ID, "load1", descriptions())
-    wrong = MonitorSample(PROCESS, 0, 7, (1.0,))
+    wrong = MonitorSample(PROCESS, -5, 7, (1.0,))
     add_monitor_samples(store, RUN_ID, "load1", [wrong])
+    assert by_name(store)[PROCESS].at_ns.tolist() == [-5]
     assert np.isnan(by_name(store)[PROCESS].values).all()
 
 
 def test_readings_of_an_unknown_run_are_refused(store: Store) -> None:
     with pytest.raises(StoreError):
         add_monitor_samples(store, "no-run", "load1", list(samples(1)))
-
-
-def test_a_run_travels_with_its_readings(store: Store, tmp_path: Path) -> None:
-    add_monitors(store, RUN_ID, 5)
-    with Store.open(tmp_path / "other.sqlite") as other:
-        other.import_run(store.export_run(RUN_ID))
-        for mine, theirs in zip(
-            monitor_series(store, RUN_ID), monitor_series(other, RUN_ID), strict=True
-        ):
-            assert mine.description == theirs.description
-            np.testing.assert_array_equal(mine.values, theirs.values)
-
-
-def test_readings_go_with_their_run_in_batches(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_monitors(store, RUN_ID, 9)
-    monkeypatch.setattr(upkeep, "_FIRST_ROWS", 3)
-    monkeypatch.setattr(upkeep, "_BATCH_S", 0)
-    monkeypatch.setattr(upkeep, "_PAUSE_S", 0.0)
-    before = store.writes.commits
-    upkeep.remove_run(store, RUN_ID)
-    assert list(monitor_series(store, RUN_ID)) == []
-    # ten readings of two monitors, three at a time
-    assert store.writes.commits >= before + 8

@@ -7,13 +7,13 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ldapslam.base.errors import (
@@ -26,13 +26,14 @@ from ldapslam.base.errors import (
     StoreRefused,
     StoreTaken,
 )
-from ldapslam.jobs.run_plan import RunPlan
-from ldapslam.proto.common_pb2 import HostInterval, OperationInterval, Snapshot
+from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
 from ldapslam.results import columns
+from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import Taken
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.intervals import Interval, add_interval, open_part, stored_intervals
+from support.monitors import add_monitors
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -44,23 +45,20 @@ def store() -> Iterator[Store]:
         yield store
 
 
-def test_what_is_committed_outlives_a_loss_of_power(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "s.sqlite") as store, store.transaction() as connection:
-        mode = connection.exec_driver_sql("PRAGMA synchronous").scalar()
+def test_a_store_is_for_its_owner_and_outlives_a_loss_of_power(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "results.sqlite") as store:
+        store.create_run(run_record(SMALL))
+        modes = {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        with store.transaction() as connection:
+            mode = connection.exec_driver_sql("PRAGMA synchronous").scalar()
+    assert modes == {0o600}
     assert mode == 2, "FULL: the log is on the disk before a commit returns"
 
 
-def test_a_run_is_read_as_it_was_written(store: Store) -> None:
-    record = replace(run_record(SMALL), seed=2**64 - 1)
-    store.create_run(record)
-    assert store.run(RUN_ID) == record
-    brief = replace(record, job_text="", plan=RunPlan(phases=record.plan.phases))
-    assert store.runs() == [replace(brief, manifest={})]
-
-
 def test_a_run_is_created_once_and_its_id_is_no_other_runs(store: Store) -> None:
-    record = run_record(SMALL)
+    record = replace(run_record(SMALL), seed=2**64 - 1)
     assert store.create_run(record)
+    assert store.run(RUN_ID) == record
     store.set_run_state(RUN_ID, "failed")
     assert not store.create_run(record)
     assert store.run(RUN_ID).state == "failed"
@@ -78,38 +76,18 @@ def test_intervals_are_read_as_they_were_written_by_index_then_agent(
     assert stored_intervals(store, RUN_ID) == written
 
 
-def test_many_intervals_are_read_in_windows_without_a_seam(store: Store) -> None:
+@pytest.mark.parametrize(
+    "indexes", [range(0, 300, 3), (0, 2**31 - 1)], ids=["windows", "far apart"]
+)
+def test_intervals_are_read_in_windows_without_a_seam(
+    store: Store, indexes: Sequence[int]
+) -> None:
     store.create_run(run_record(SMALL))
-    for index in range(0, 300, 3):
+    for index in indexes:
         record = Interval("load1", 1, index, index, "measure", index, index + 1)
         add_interval(store, RUN_ID, record)
-    assert [one.index for one in stored_intervals(store, RUN_ID)] == list(
-        range(0, 300, 3)
-    )
-
-
-def test_indexes_far_apart_are_read_as_fast_as_near_ones(store: Store) -> None:
-    store.create_run(run_record(SMALL))
-    for index in (0, 2**31 - 1):
-        record = Interval("load1", 1, index, index, "measure", index, index + 1)
-        add_interval(store, RUN_ID, record)
-    assert [one.index for one in stored_intervals(store, RUN_ID)] == [0, 2**31 - 1]
-
-
-def test_a_store_is_for_its_owner_only(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
-    with Store.open(path) as store:
-        store.create_run(run_record(SMALL))
-        modes = {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
-    assert modes == {0o600}
-
-
-def test_a_second_delivery_of_a_report_changes_nothing(store: Store) -> None:
-    fill(store, SMALL)
-    written = stored_intervals(store, RUN_ID)
-    for one in written:
-        assert store.add_interval(RUN_ID, one.record) == Taken(is_new=False)
-    assert stored_intervals(store, RUN_ID) == written
+    stored = stored_intervals(store, RUN_ID)
+    assert [one.index for one in stored] == list(indexes)
 
 
 def test_a_report_counts_only_where_its_agent_has_a_place_for_it(store: Store) -> None:
@@ -131,13 +109,17 @@ def test_a_report_counts_only_where_its_agent_has_a_place_for_it(store: Store) -
     assert stored_intervals(store, RUN_ID) == [first, drain]
 
 
+def numbered(count: int) -> list[Interval]:
+    return [
+        Interval("load1", 7, number, number, "measure", number, number + 1)
+        for number in range(count)
+    ]
+
+
 def test_reports_that_come_together_are_told_apart(store: Store) -> None:
     store.create_run(run_record(SMALL))
     store.put_agent(RUN_ID, "load1", {}, open_part(7))
-    known, new, later = (
-        Interval("load1", 7, number, number, "measure", number, number + 1)
-        for number in range(3)
-    )
+    known, new, later = numbered(3)
     store.add_interval(RUN_ID, known.record)
     came = (known, new, replace(new, end_ns=9), replace(later, attempt=6), new, later)
     taken = store.add_intervals([(RUN_ID, one.record) for one in came])
@@ -149,35 +131,24 @@ def test_reports_that_come_together_are_told_apart(store: Store) -> None:
 
 
 def test_nothing_follows_the_end_of_an_agents_part(store: Store) -> None:
-    store.create_run(run_record(SMALL))
-    store.put_agent(RUN_ID, "load1", {}, open_part(7))
-    first, second, third = (
-        Interval("load1", 7, number, number, "measure", number, number + 1)
-        for number in range(3)
-    )
+    store.create_run(replace(run_record(SMALL), state="running"))
+    for agent in ("load1", "load2"):
+        store.put_agent(RUN_ID, agent, {}, open_part(7))
+    first, second, third = numbered(3)
     store.add_interval(RUN_ID, first.record)
     assert not store.seal_part(RUN_ID, "load1", 6)  # of an earlier attempt
     assert store.add_interval(RUN_ID, second.record).is_new
     assert store.seal_part(RUN_ID, "load1", 7)
     assert not store.seal_part(RUN_ID, "load1", 7)  # once is enough
+    [run] = store.open_runs()
+    assert run.parts["load1"].is_sealed
+    assert run.parts["load2"] == open_part(7)
     assert store.add_interval(RUN_ID, second.record) == Taken(False), "repeated"
     taken = store.add_interval(RUN_ID, third.record)
     assert taken.refusal == "the agent's part has ended"
     assert stored_intervals(store, RUN_ID) == [first, second]
     store.put_agent(RUN_ID, "load1", {}, open_part(8))
     assert store.add_interval(RUN_ID, replace(third, attempt=8).record).is_new
-
-
-def test_an_open_run_has_the_parts_of_its_agents(store: Store) -> None:
-    store.create_run(replace(run_record(SMALL), state="running"))
-    store.put_agent(RUN_ID, "load1", {}, open_part(7))
-    store.put_agent(RUN_ID, "load2", {}, open_part(8))
-    store.seal_part(RUN_ID, "load2", 8)
-    [run] = store.open_runs()
-    assert run.parts == {
-        "load1": open_part(7),
-        "load2": open_part(8)._replace(is_sealed=True),
-    }
 
 
 @pytest.mark.parametrize(
@@ -203,57 +174,32 @@ def test_a_value_of_a_wrong_type_is_refused(
         store.run(RUN_ID)
 
 
-def test_no_host_figures_and_unknown_host_figures_are_told_apart(store: Store) -> None:
-    store.create_run(run_record(SMALL))
-    record = Interval("load1", 1, 0, 0, "measure", 0, 1)
-    unknown = replace(record, sequence=1, index=1, host=HostInterval())
-    for one in (record, unknown):
-        add_interval(store, RUN_ID, one)
-    assert [one.host for one in stored_intervals(store, RUN_ID)] == [
-        None,
-        HostInterval(),
-    ]
-
-
-def test_facts_are_added_to_what_is_known(store: Store) -> None:
+def test_facts_states_and_events_are_added_to_what_is_known(store: Store) -> None:
     store.create_run(run_record(SMALL))
     store.put_agent(RUN_ID, "load1", {"cpu": "x", "workers": 1})
     store.put_agent(RUN_ID, "load1", {"workers": 2})
     assert store.agents(RUN_ID) == {"load1": {"cpu": "x", "workers": 2}}
     store.set_manifest(RUN_ID, {"python": "3.13"})
-    manifest = store.run(RUN_ID).manifest
-    assert manifest["python"] == "3.13"
-    assert manifest["ldapslam"] == "0.1.0"
-
-
-def test_states_and_events_are_kept(store: Store) -> None:
-    store.create_run(run_record(SMALL))
     store.set_run_state(RUN_ID, "cancelled", "by ana", finished_utc="2026-03-01T12:30Z")
     run = store.run(RUN_ID)
+    assert (run.manifest["python"], run.manifest["ldapslam"]) == ("3.13", "0.1.0")
     assert (run.state, run.state_detail) == ("cancelled", "by ana")
     assert run.finished_utc == "2026-03-01T12:30Z"
     assert run.t0_utc == run_record(SMALL).t0_utc
-    for number in range(3):
-        store.add_event(RUN_ID, "noted", f"event {number}", "2026-03-01T12:00Z")
-    assert [event.text for event in store.events(RUN_ID)] == [
-        "event 0",
-        "event 1",
-        "event 2",
-    ]
-
-
-def test_a_text_that_is_none_is_stored_as_far_as_it_goes(store: Store) -> None:
-    store.create_run(replace(run_record(SMALL), state="queued"))
-    store.add_event(RUN_ID, "said", "a\0b\ud800c", "2026-03-01T12:00Z")
-    store.set_run_state(RUN_ID, "failed", "a\0b\ud800c")
-    shown = "a\\u0000b?c"
-    assert [event.text for event in store.events(RUN_ID)] == [shown]
-    assert store.run(RUN_ID).state_detail == shown
+    # a text that is none is stored as far as it goes
+    texts = ["event 0", "event 1", "a\0b\ud800c"]
+    for text in texts:
+        store.add_event(RUN_ID, "noted", text, "2026-03-01T12:00Z")
+    shown = [event.text for event in store.events(RUN_ID)]
+    assert shown == ["event 0", "event 1", "a\\u0000b?c"]
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
     store.create_run(run_record(SMALL))
     assert store.run(RUN_ID[:6]).run_id == RUN_ID
+    for unknown in ("", "nosuch", "%", "_"):
+        with pytest.raises(RunNotFound):
+            store.run(unknown)
     store.create_run(replace(run_record(SMALL), run_id=f"{RUN_ID}-again"))
     assert store.run(RUN_ID).run_id == RUN_ID, "an exact id is never ambiguous"
     with pytest.raises(AmbiguousRun, match="ambiguous: 2 runs begin with it") as error:
@@ -261,29 +207,22 @@ def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
     assert error.value.hint == f"name one of them: {RUN_ID}, {RUN_ID}-again"
 
 
-@pytest.mark.parametrize("run_id", ["", "nosuch", "%", "_"])
-def test_an_unknown_run_is_said_to_be_unknown(store: Store, run_id: str) -> None:
-    store.create_run(run_record(SMALL))
-    with pytest.raises(RunNotFound):
-        store.run(run_id)
-
-
 def test_nothing_is_stored_for_an_unknown_run(store: Store) -> None:
     record = intervals(SMALL)[0]
-    with pytest.raises(RunNotFound):
-        add_interval(store, "nosuch", record)
-    with pytest.raises(RunNotFound):
-        store.put_agent("nosuch", "load1", {})
-    with pytest.raises(RunNotFound):
-        store.set_run_state("nosuch", "running")
-    with pytest.raises(RunNotFound):
-        store.set_manifest("nosuch", {})
-    with pytest.raises(RunNotFound):
-        list(store.export_run("nosuch"))
+    for use in (
+        lambda: add_interval(store, "nosuch", record),
+        lambda: store.put_agent("nosuch", "load1", {}),
+        lambda: store.set_run_state("nosuch", "running"),
+        lambda: store.set_manifest("nosuch", {}),
+        lambda: list(store.export_run("nosuch")),
+    ):
+        with pytest.raises(RunNotFound):
+            use()
 
 
 def test_an_exported_run_is_imported_whole(store: Store) -> None:
     fill(store, SMALL)
+    add_monitors(store, RUN_ID, 5)
     store.create_run(replace(run_record(SMALL), run_id="another"))
     chunks = list(store.export_run(RUN_ID))
     with Store.open("sqlite://") as other:
@@ -292,6 +231,10 @@ def test_an_exported_run_is_imported_whole(store: Store) -> None:
         assert other.run(RUN_ID) == store.run(RUN_ID)
         assert other.agents(RUN_ID) == store.agents(RUN_ID)
         assert other.events(RUN_ID) == store.events(RUN_ID)
+        monitors = [monitor_series(one, RUN_ID) for one in (store, other)]
+        for mine, theirs in zip(*monitors, strict=True):
+            assert mine.description == theirs.description
+            np.testing.assert_array_equal(mine.values, theirs.values)
         assert stored_intervals(other, RUN_ID) == stored_intervals(store, RUN_ID)
         with pytest.raises(StoreError, match="already in store"):
             other.import_run(chunks)
@@ -337,19 +280,21 @@ def test_a_store_survives_being_closed_and_opened(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.sqlite"]
 
 
-def test_a_store_that_is_missing_is_not_made_for_reading(tmp_path: Path) -> None:
+def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(NoStore, match="does not exist"):
         Store.open(tmp_path / "none.sqlite", read_only=True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear store,\n" * 10)
     for read_only in (False, True):
         with pytest.raises(NoStore, match="not a results store"):
             Store.open(path, read_only=read_only)
     assert path.read_text() == "Dear store,\n" * 10
+    other = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute("CREATE TABLE letter (text)")
+    with pytest.raises(NoStore, match="not a results store"):
+        Store.open(other, read_only=True)
 
 
 @pytest.mark.parametrize("number", [1, 999])
@@ -384,15 +329,6 @@ def test_an_unusable_url_is_explained_without_its_password(
     assert "secret" not in str(refused.value)
 
 
-def test_a_database_of_another_program_is_no_store_to_read(tmp_path: Path) -> None:
-    path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE letter (text)")
-    connection.close()
-    with pytest.raises(NoStore, match="not a results store"):
-        Store.open(path, read_only=True)
-
-
 def test_a_place_that_cannot_be_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NoStore, match=r"file/results.sqlite': File exists") as refused:
@@ -410,11 +346,8 @@ def test_writers_on_several_threads_do_not_disturb_each_other(tmp_path: Path) ->
                 record = Interval(agent, 1, index, index, "measure", 0, 1)
                 assert add_interval(store, RUN_ID, record)
 
-        threads = [threading.Thread(target=write, args=(f"load{n}",)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as executor:
+            list(executor.map(write, [f"load{number}" for number in range(4)]))
         assert len(stored_intervals(store, RUN_ID)) == 80
 
 
@@ -447,14 +380,13 @@ def test_only_the_attempt_that_an_agents_part_is_of_is_read(store: Store) -> Non
     assert window.reports["end_ns"] == [8]
 
 
-def test_a_final_state_stays(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "results.sqlite") as store:
-        fill(store, SMALL)
-        store.set_run_state(RUN_ID, "failed", "the disk was full")
-        store.set_run_state(RUN_ID, "draining", "written late")
-        assert store.run(RUN_ID).state == "failed"
-        store.set_run_state(RUN_ID, "finished")
-        assert store.run(RUN_ID).state == "finished"
+def test_a_final_state_stays(store: Store) -> None:
+    fill(store, SMALL)
+    store.set_run_state(RUN_ID, "failed", "the disk was full")
+    store.set_run_state(RUN_ID, "draining", "written late")
+    assert store.run(RUN_ID).state == "failed"
+    store.set_run_state(RUN_ID, "finished")
+    assert store.run(RUN_ID).state == "finished"
 
 
 def test_clock_samples_are_kept_once_and_come_in_order(store: Store) -> None:
@@ -493,27 +425,7 @@ def test_who_reads_a_store_twice_keeps_its_locks_on_it(tmp_path: Path) -> None:
             assert "late" in [event.kind for event in second.events(RUN_ID)]
 
 
-def test_what_a_store_will_never_take_is_refused_and_not_tried_again(
-    tmp_path: Path,
-) -> None:
-    Store.open(tmp_path / "s.sqlite").close()
-    with (
-        Store.open(tmp_path / "s.sqlite", read_only=True) as store,
-        pytest.raises(StoreRefused, match="readonly database"),
-    ):
-        store.create_run(run_record(SMALL))
-
-
-def test_reading_a_store_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    with Store.open(tmp_path) as store:
-        fill(store, SMALL)
-    with Store.open(tmp_path, read_only=True) as store:
-        assert stored_intervals(store, RUN_ID)
-        assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
-    assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
-
-
-def test_a_store_that_is_written_to_is_read_with_what_was_written(
+def test_a_reader_leaves_nothing_and_is_told_of_a_writer_that_came_later(
     tmp_path: Path,
 ) -> None:
     with Store.open(tmp_path) as writer:
@@ -521,16 +433,16 @@ def test_a_store_that_is_written_to_is_read_with_what_was_written(
         with Store.open(tmp_path, read_only=True) as reader:
             writer.set_run_state(RUN_ID, "failed")
             assert reader.run(RUN_ID).state == "failed"
-
-
-def test_a_reader_is_told_of_a_writer_that_came_later(tmp_path: Path) -> None:
-    with Store.open(tmp_path) as store:
-        fill(store, SMALL)
     with Store.open(tmp_path, read_only=True) as reader:
+        assert stored_intervals(reader, RUN_ID)
+        with pytest.raises(StoreRefused, match="readonly database"):
+            reader.create_run(run_record(SMALL))
+        assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
         with Store.open(tmp_path) as writer:
-            writer.set_run_state(RUN_ID, "failed")
+            writer.set_run_state(RUN_ID, "finished")
         with pytest.raises(StoreError, match="has written to it meanwhile"):
             reader.run(RUN_ID)
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
 
 
 @pytest.mark.parametrize("count", [0, 1, 100, 5_000])
@@ -544,20 +456,16 @@ def test_a_report_of_many_like_operations_is_unpacked(count: int) -> None:
     assert unpack(pack(snapshot)) == snapshot
 
 
-def tables(path: Path) -> set[str]:
-    with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return {name for (name,) in rows}
-
-
 def test_stores_made_at_once_have_all_their_tables(tmp_path: Path) -> None:
-    paths = [tmp_path / f"{number}.sqlite" for number in range(8)]
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
-    def make(path: Path) -> None:
+    def make(path: Path) -> set[str]:
         Store.open(path).close()
+        with closing(sqlite3.connect(path)) as connection:
+            return {name for (name,) in connection.execute(query)}
 
     with ThreadPoolExecutor(4) as executor:
-        list(executor.map(make, paths))
-    made = [tables(path) for path in paths]
+        paths = [tmp_path / f"{number}.sqlite" for number in range(8)]
+        made = list(executor.map(make, paths))
     assert len(made[0]) > 10
     assert made == [made[0]] * len(made)

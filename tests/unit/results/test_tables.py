@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
 
 from ldapslam.base.errors import StoreError
 from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
@@ -44,12 +43,10 @@ def _fill(rng: np.random.Generator, message: Any) -> None:
     for field in message.DESCRIPTOR.fields:
         if rng.random() < 0.2:
             continue
-        if field.name == "result_codes":
+        if field.name in ("result_codes", "diagnostic_messages"):
+            value_field = field.message_type.fields_by_name["value"]
             for code in rng.integers(-1, 90, 3).tolist():
-                message.result_codes[code] = int(rng.integers(0, 2**40))
-        elif field.name == "diagnostic_messages":
-            for code in rng.integers(-1, 90, 3).tolist():
-                message.diagnostic_messages[code] = str(rng.choice(_TEXTS))
+                getattr(message, field.name)[code] = _value(rng, value_field)
         elif field.type != FieldDescriptor.TYPE_MESSAGE:
             value = _value(rng, field)
             is_bool = field.type == FieldDescriptor.TYPE_BOOL
@@ -62,17 +59,16 @@ def _fill(rng: np.random.Generator, message: Any) -> None:
             _fill(rng, getattr(message, field.name))
 
 
-def _within(messages: list[Message], name: str) -> list[tuple[int, Any]]:
+def _within(messages: list[Any], name: str) -> list[tuple[int, Any]]:
     """Place of each message, and what it has in this field."""
     found: list[tuple[int, Any]] = []
     for place, message in enumerate(messages):
-        value: Any = getattr(message, name)
+        value = getattr(message, name)
         if name == "host":
             found += [(place, value)] * message.HasField(name)
-        elif name in ("result_codes", "diagnostic_messages"):
-            found += [(place, pair) for pair in value.items()]
         else:
-            found += [(place, one) for one in value]
+            pairs = hasattr(value, "items")
+            found += [(place, one) for one in (value.items() if pairs else value)]
     return found
 
 
@@ -119,26 +115,15 @@ def test_every_field_is_in_its_column(seed: int) -> None:
     histograms = _within(operations, "histograms")
     assert tables["histograms"].parent.tolist() == [row for row, _ in histograms]
     _check(tables["histograms"], content, [one for _, one in histograms])
-    codes = tables["result_codes"]
-    assert sorted(
-        zip(
-            codes.parent.tolist(),
-            codes.integers("key").tolist(),
-            codes.integers("value").tolist(),
-            strict=True,
-        )
-    ) == sorted((row, *pair) for row, pair in _within(operations, "result_codes"))
-    said = tables["diagnostic_messages"]
-    assert sorted(
-        zip(
-            said.parent.tolist(),
-            said.integers("key").tolist(),
-            said.texts_of("value"),
-            strict=True,
-        )
-    ) == sorted(
-        (row, *pair) for row, pair in _within(operations, "diagnostic_messages")
-    )
+    for name in ("result_codes", "diagnostic_messages"):
+        table = tables[name]
+        read = table.integers if name == "result_codes" else table.texts_of
+        columns = table.parent, table.integers("key"), read("value")
+        rows = [
+            (int(row), int(key), one) for row, key, one in zip(*columns, strict=True)
+        ]
+        pairs = [(row, *pair) for row, pair in _within(operations, name)]
+        assert sorted(rows) == sorted(pairs)
 
 
 def test_a_damaged_report_is_refused() -> None:

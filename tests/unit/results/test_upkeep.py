@@ -7,9 +7,11 @@ import math
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -21,6 +23,7 @@ from ldapslam.results.records import RunRecord, SubmissionRecord
 from ldapslam.results.schedule_store import FireRecord, ScheduleRecord
 from ldapslam.results.store import Store
 from support.intervals import Interval, add_interval, stored_intervals
+from support.monitors import add_monitors
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -50,24 +53,17 @@ def ids(store: Store) -> list[str]:
 # Lists.
 
 
-def test_a_list_has_all_of_a_run_but_what_is_long(store: Store) -> None:
-    failure = {"class": "RunAborted", "message": "x", "values": {}}
-    record = a_run(1, verdict="FAIL", manifest={"failure": failure, "big": "x" * 9999})
+@pytest.mark.parametrize("plan", [None, RunPlan()])
+@pytest.mark.parametrize("failure", [{}, {"failure": {"class": "RunAborted"}}])
+def test_a_list_has_all_of_a_run_but_what_is_long(
+    store: Store, plan: RunPlan | None, failure: dict[str, Any]
+) -> None:
+    record = a_run(1, verdict="FAIL", manifest={**failure, "big": "x" * 9999})
+    if plan is not None:
+        record = replace(record, plan=plan)
     store.create_run(record)
-    assert store.runs() == [
-        replace(
-            record,
-            job_text="",
-            plan=RunPlan(phases=record.plan.phases),
-            manifest={"failure": failure},
-        )
-    ]
-
-
-def test_a_run_without_plan_and_failure_is_listed(store: Store) -> None:
-    store.create_run(a_run(1, plan=RunPlan(), manifest={}))
-    [run] = store.runs()
-    assert (run.plan, run.manifest) == (RunPlan(), {})
+    brief = replace(record, job_text="", plan=RunPlan(phases=record.plan.phases))
+    assert store.runs() == [replace(brief, manifest=failure)]
 
 
 def test_a_list_is_newest_first_and_as_long_as_wanted(store: Store) -> None:
@@ -94,17 +90,14 @@ def test_a_short_list_of_many_runs_reads_only_those_by_an_index(store: Store) ->
 # The note of writes.
 
 
-def test_writes_are_counted_and_timed_and_reads_are_not(store: Store) -> None:
+def test_writes_are_counted_and_timed_and_a_failure_is_noted_until_the_next(
+    store: Store,
+) -> None:
     before = store.writes.commits
     store.create_run(a_run(1))
     store.runs()
     assert store.writes.commits == before + 1
     assert store.writes.total_s >= store.writes.last_s > 0
-    assert store.writes.failure is None
-
-
-def test_a_write_that_fails_is_noted_until_the_next_that_does_not(store: Store) -> None:
-    store.create_run(a_run(1))
     twice = schema.run.insert().values(rows.run_row(a_run(1)))
     with pytest.raises(StoreError), store.transaction(writes=True) as connection:
         connection.execute(twice)
@@ -112,9 +105,6 @@ def test_a_write_that_fails_is_noted_until_the_next_that_does_not(store: Store) 
     assert "UNIQUE" in str(store.writes.failure)
     upkeep.check_writable(store)
     assert store.writes.failure is None
-
-
-def test_a_store_opened_for_reading_takes_no_writes(store: Store) -> None:
     assert store.path is not None
     with Store.open(store.path, read_only=True) as reader:
         with pytest.raises(StoreError, match="readonly"):
@@ -142,26 +132,36 @@ def test_a_copy_holds_everything_in_one_private_file(
         assert stored_intervals(copy, RUN_ID) == stored_intervals(store, RUN_ID)
 
 
+@contextmanager
+def writing(write: Callable[[int], None]) -> Iterator[list[int]]:
+    """The numbers of the writes that a thread has done so far; it goes on."""
+    ended = threading.Event()
+    written: list[int] = []
+
+    def go_on() -> None:
+        while not ended.is_set():
+            write(len(written))
+            written.append(len(written))
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield written
+    finally:
+        ended.set()
+        thread.join()
+
+
 def test_a_copy_is_made_while_another_one_writes_and_is_of_one_moment(
     store: Store, tmp_path: Path
 ) -> None:
     store.create_run(run_record(SMALL))
-    ended = threading.Event()
-    written: list[int] = []
 
-    def write() -> None:
-        while not ended.is_set():
-            number = len(written)
-            add_interval(
-                store,
-                RUN_ID,
-                Interval("load1", 1, number, number, "measure", number, number),
-            )
-            written.append(number)
+    def write(number: int) -> None:
+        record = Interval("load1", 1, number, number, "measure", number, number)
+        add_interval(store, RUN_ID, record)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with writing(write) as written:
         for number in range(5):
             before = len(written)
             upkeep.back_up(store, tmp_path / f"copy-{number}")
@@ -169,9 +169,6 @@ def test_a_copy_is_made_while_another_one_writes_and_is_of_one_moment(
                 found = [one.index for one in stored_intervals(copy, RUN_ID)]
             assert found == list(range(len(found)))
             assert len(found) >= before
-    finally:
-        ended.set()
-        writer.join()
     assert len(written) > 5
 
 
@@ -260,12 +257,16 @@ def test_a_removed_run_leaves_no_row_and_takes_no_other(
     monkeypatch.setattr(upkeep, "_FIRST_ROWS", 2)
     monkeypatch.setattr(upkeep, "_PAUSE_S", 0)
     fill(store, SMALL)
+    add_monitors(store, RUN_ID, 9)
     store.create_run(a_run(1))
     for record in intervals(SMALL):
         add_interval(store, "run-1", record)
     other = rows_of(store, "run-1")
-    assert rows_of(store, RUN_ID) > 15
+    assert rows_of(store, RUN_ID) > 35
+    before = store.writes.commits
     upkeep.remove_run(store, RUN_ID)
+    # readings, too, go in batches
+    assert store.writes.commits >= before + 8
     assert rows_of(store, RUN_ID) == 0
     assert rows_of(store, "run-1") == other
     upkeep.remove_run(store, RUN_ID)
@@ -279,22 +280,13 @@ def test_others_write_while_a_long_run_is_removed(
     fill(store, SMALL)
     store.create_run(a_run(1))
     assert store.path is not None
-    ended = threading.Event()
-    written: list[int] = []
+    with Store.open(store.path) as other:
 
-    def write(path: Path) -> None:
-        with Store.open(path) as other:
-            while not ended.is_set():
-                other.add_event("run-1", "x", "y", "2026-03-01T12:00:00Z")
-                written.append(len(written))
+        def write(number: int) -> None:
+            other.add_event("run-1", "x", f"{number}", "2026-03-01T12:00:00Z")
 
-    writer = threading.Thread(target=write, args=(store.path,))
-    writer.start()
-    try:
-        upkeep.remove_run(store, RUN_ID)
-    finally:
-        ended.set()
-        writer.join()
+        with writing(write) as written:
+            upkeep.remove_run(store, RUN_ID)
     # at least once for every other batch
     assert len(written) >= 4
     assert len(store.events("run-1")) == len(written)
