@@ -144,7 +144,7 @@ def observed(version: str, threads: int, uri: str = "ldap://one") -> dict[str, A
 
 
 def of_lab(**made_of: str) -> dict[str, Any]:
-    """Of a server without a monitor."""
+    """Return the manifest of a lab, which is known without a monitor."""
     return {"servers": {"ldap://one": {}}, "lab": made_of}
 
 
