@@ -147,7 +147,6 @@ COMMANDS = {
     f"submit nojob.yaml {NO_COORDINATOR}": "nojob.yaml: cannot be read",
     f"submit nojob.yaml {NO_COORDINATOR} --at +1h": "nojob.yaml: cannot be read",
     f"submit nojob.yaml {NO_COORDINATOR} --every 6h": "nojob.yaml: cannot be read",
-    "agent --label site=a --label site=b": "'site' is given twice: 'a' and 'b'",
     "coordinator --store good.yaml": "is not a results store",
     "coordinator --scratch .": "no folder of a local fleet",
 }

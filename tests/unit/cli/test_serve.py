@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ldapslam.cli.serve.serve import coordinator_command
+from ldapslam.base.errors import ConfigError
+from ldapslam.cli.serve.serve import agent_command, coordinator_command
 from ldapslam.coordinator import server
 
 URL = "postgresql://u:hunter2@db/x"
@@ -57,3 +58,10 @@ def test_what_may_be_repeated_is_one_value_or_a_list_in_a_settings_file(
     ended = CliRunner().invoke(coordinator_command, ["--config", str(file)])
     assert ended.exit_code == 0, ended.output
     assert found == used
+
+
+def test_a_label_has_one_value() -> None:
+    labels = ("--label", "site=a", "--label", "site=b")
+    refused = CliRunner().invoke(agent_command, labels).exception
+    assert isinstance(refused, ConfigError)
+    assert "'site' is given twice: 'a' and 'b'" in str(refused)
