@@ -91,11 +91,6 @@ def _sql(statement: str) -> Callable[[sqlite3.Connection], object]:
 
 _ALTERATIONS = {
     "counts": _divide_counts,
-    "interval": _sql("DELETE FROM interval_report WHERE sequence = 4"),
-    "facts": _sql("UPDATE run_agent SET facts = '{}'"),
-    "limits": _sql("UPDATE run SET plan = replace(plan, 'p50 < 1s', 'p50 < 9s')"),
-    "server": _sql("UPDATE run SET manifest = replace(manifest, '2.5.13', '2.6.8')"),
-    "event": _sql("UPDATE run_event SET text = 'nothing'"),
     "document": _sql("UPDATE run SET digest = replace(digest, 'judged_utc', 'at')"),
     "no digest": _sql("UPDATE run SET digest = NULL"),
     "null digest": _sql("UPDATE run SET digest = 'null'"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.base.errors import ConfigError, ExitCode, JobError, JobErrors
+from ldapslam.base.errors import ConfigError, JobError, JobErrors
 from ldapslam.base.log_format import without_passwords
-from ldapslam.cli.console import complain, error_document, us_text
+from ldapslam.cli.console import complain, us_text
 from ldapslam.cli.options import FORMATS, parse_formats
 from ldapslam.reports.formats.render import FILES
 
@@ -27,15 +27,6 @@ def test_a_time_is_shown_in_a_fitting_unit(value_us: float | None, text: str) ->
     assert us_text(value_us) == text
 
 
-def test_an_error_is_its_message_and_the_hint_on_its_own_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    complain(ConfigError("no such thing: 'x'", hint="use y"))
-    captured = capsys.readouterr()
-    assert captured.err == "no such thing: 'x'\nhint: use y\n"
-    assert captured.out == ""
-
-
 def test_each_fault_of_a_job_has_its_own_hint(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -45,14 +36,6 @@ def test_each_fault_of_a_job_has_its_own_hint(
     assert capsys.readouterr().err == (
         "j.yaml:1:2: a: is wrong\nhint: b\nj.yaml:3:1: is missing\n2 faults\n"
     )
-
-
-def test_an_error_as_a_document_has_the_exit_code() -> None:
-    document = error_document(ConfigError("wrong", hint="right"))["error"]
-    assert document["class"] == "ConfigError"
-    assert document["message"] == "wrong"
-    assert document["hint"] == "right"
-    assert document["exit_code"] == ExitCode.USAGE
 
 
 def test_the_formats_are_those_that_reports_can_render() -> None:

@@ -106,10 +106,6 @@ def test_entries_are_those_of_a_search() -> None:
     assert row_of(lines, "  compare")[-1] == "0"
 
 
-def test_a_stream_of_an_older_coordinator_has_no_operations() -> None:
-    assert row_of(shown(interval(5, ("readers", []))), "readers")[0] == "0/s"
-
-
 @pytest.mark.parametrize(
     ("values", "text"),
     [

@@ -13,28 +13,18 @@ import yaml
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli import main
 
-HEAD = """\
+JOB = """\
 name: lookups
 targets: {directory: ldap://ds1.example.com}
 vars: {clients: 4}
 run: {duration: 10s}
 streams:
-"""
-STREAM = """\
-  - name: NAME
+  - name: s0
     target: directory
     load: LOAD
     operations: [{search: {base: "dc=x"}}]
 """
 CLOSED, OPEN = "{clients: '${clients}', think_time: 1ms}", "{rate: 50/s, in_flight: 2}"
-
-
-def write_job(*loads: str) -> None:
-    streams = [
-        STREAM.replace("NAME", f"s{number}").replace("LOAD", load)
-        for number, load in enumerate(loads)
-    ]
-    Path("job.yaml").write_text(HEAD + "".join(streams))
 
 
 @pytest.mark.parametrize(
@@ -53,39 +43,13 @@ def test_the_load_of_the_only_stream_is_changed(
     options: str,
     changed: dict[str, Any],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_job(load)
-    line = f"run job.yaml -d 3s {options} --print-job"
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB.replace("LOAD", load))
+    line = f"run {path} -d 3s {options} --print-job"
     assert main.run(shlex.split(line)) == ExitCode.PASS
     job = yaml.safe_load(capsys.readouterr().out)
     assert job["run"] == {"duration": "3s"}
     assert job["streams"][0]["load"].items() >= changed.items()
     assert ("think_time" in job["streams"][0]["load"]) == ("think_time" in changed)
-
-
-@pytest.mark.parametrize(
-    ("loads", "options", "message"),
-    [
-        ((CLOSED, OPEN), "-c 9", "--set streams.s0.load.rate=500/s"),
-        ((CLOSED, OPEN), "-r 5/s", "this has 2"),
-        ((CLOSED,), "-r 500", "--rate: expected a rate such as"),
-        ((CLOSED,), "-d 5", "--duration: expected a duration such as"),
-        (("{trace: {logs: [log], connections: 1}}",), "-r 5/s", "the load is a trace"),
-    ],
-)
-def test_a_load_that_cannot_be_changed_is_a_fault(
-    loads: tuple[str, ...],
-    options: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_job(*loads)
-    line = f"run job.yaml {options} --print-job"
-    assert main.run(shlex.split(line)) == ExitCode.USAGE
-    assert message in " ".join(capsys.readouterr().err.split())

@@ -7,6 +7,7 @@ jobs/bad_jobs the faults of job files.
 
 from __future__ import annotations
 
+import re
 import shlex
 import socket
 import sqlite3
@@ -45,6 +46,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("ca.pem").touch()
     head, _, stream = JOB.replace(CLOSED, "{rate: 50/s}").partition("  - ")
     Path("open.yaml").write_text(f"{head}  - {stream}")
+    trace = JOB.replace(CLOSED, "{trace: {logs: [log]}}")
+    Path("trace.yaml").write_text(trace)
     Path("jobs.yaml").write_text("name: x\njobs: [search.yaml, b/b.yaml]\n")
     two = f"{head}  - {stream}  - {stream.replace('readers', 'others')}"
     Path("two.yaml").write_text(two)
@@ -101,6 +104,11 @@ COMMANDS = {
     "study jobs.yaml --out res.json": "--json prints study.json; res.json/ is a folder",
     "gate good.yaml --old ldap://a --new ldap://b --out r.csv": "expected a folder",
     "capacity good.yaml --load clients --from 5 --to 9 --out r.json": "capacity.json",
+    "run good.yaml -r 500 --print-job": "--rate: expected a rate such as",
+    "run good.yaml -d 5 --print-job": "--duration: expected a duration such as",
+    "run two.yaml -c 9 --print-job": "--set streams.readers.load.rate=500/s",
+    "run two.yaml -r 5/s --print-job": "this has 2",
+    "run trace.yaml -r 5/s --print-job": "the load is a trace",
     # changes of a job
     "check good.yaml --offline --set duration=5s": "--set run.duration=…",
     "check good.yaml --offline --set run.durration=5s": "did you mean 'duration'?",
@@ -136,8 +144,34 @@ COMMANDS = {
     f"submit good.yaml {NO_COORDINATOR} --cron '* * * *'": "expected 5 fields, got 4",
     f"submit good.yaml {NO_COORDINATOR} --cron '61 * * * *'": "five fields as in",
     f"submit good.yaml {NO_COORDINATOR} --cron '@daily' --every 6h": "give one of them",
+    f"submit nojob.yaml {NO_COORDINATOR}": "nojob.yaml: cannot be read",
+    f"submit nojob.yaml {NO_COORDINATOR} --at +1h": "nojob.yaml: cannot be read",
+    f"submit nojob.yaml {NO_COORDINATOR} --every 6h": "nojob.yaml: cannot be read",
     "coordinator --store good.yaml": "is not a results store",
+    "coordinator --scratch .": "no folder of a local fleet",
 }
+
+
+#: Options of `submit` with nothing in them: not as if they were left out, or the load
+#: would begin now.
+NOTHING = {
+    f"submit good.yaml {NO_COORDINATOR} {option} '{value}'": (
+        f"{option}: expected .* got '{value}' hint: "
+    )
+    for option, value in (
+        *(("--every", "0s"), ("--cron", ""), ("--cron", " "), ("--at", "")),
+        *(("--after", ""), ("--from", ""), ("--until", ""), ("--name", "")),
+    )
+}
+
+
+@pytest.mark.parametrize("command", NOTHING)
+def test_an_option_with_nothing_in_it_is_not_an_option_left_out(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = answer(capsys, command)
+    assert code == 2
+    assert re.match(NOTHING[command], said)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

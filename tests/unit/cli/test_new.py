@@ -63,6 +63,9 @@ def test_a_log_becomes_a_job_of_the_same_kind_of_load(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert new(f"--log slapd-2.5.log {URI} -o made.yaml") == ExitCode.PASS
+    # for its owner alone
+    written = [path for path in Path().iterdir() if not path.is_symlink()]
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
     job = load_job(Path("made.yaml"))
     assert (job.name, job.targets) == ("made", {"directory": [URI]})
     captured = capsys.readouterr()
@@ -74,12 +77,6 @@ def test_a_log_becomes_a_job_of_the_same_kind_of_load(
     captured = capsys.readouterr()
     assert load_job_text(captured.out, file="printed", base=Path.cwd())
     assert "give the URI of yours" in captured.err
-
-
-def test_what_is_written_of_a_log_is_for_its_owner(tmp_path: Path) -> None:
-    assert new(f"--log slapd-2.5.log {URI} -o made.yaml") == ExitCode.PASS
-    written = [path for path in tmp_path.iterdir() if not path.is_symlink()]
-    assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
 
 
 def test_a_trace_has_the_connections_of_its_log(
@@ -115,25 +112,17 @@ def test_a_job_is_sent_with_the_connections_that_its_log_needs() -> None:
         files=request.files,
     )
     needed = load_job(Path("job.yaml"), request.overrides[:1])
-    assert sent.streams[0].load.total_connections > 8
-    assert (
-        sent.streams[0].load.total_connections
-        == needed.streams[0].load.total_connections
-    )
+    connections = sent.streams[0].load.total_connections
+    assert 8 < connections == needed.streams[0].load.total_connections
 
 
 def test_check_says_what_of_a_log_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
     assert new(f"--log --trace slapd-2.5.log {URI} -o job.yaml") == ExitCode.PASS
     assert main.run(["check", "job.yaml", "--offline"]) == ExitCode.PASS
     said = capsys.readouterr().out
-    assert "takes 2s at most, as it ends when its streams have sent all" in said
-    assert "stream log: search, " in said
-    assert "a log at 1x, 8 connections" in said
     assert "stream log: 4 search requests, 1 compare request, " in said
     assert "1 extended request in 13 sessions on 8 connections" in said
-    assert (
-        "stream log: not replayed: 13 bind requests: the log has no passwords" in said
-    )
+    assert "not replayed: 13 bind requests: the log has no passwords" in said
 
 
 @pytest.mark.parametrize(

@@ -202,21 +202,7 @@ FAULTS = [
     (f"search {URI} {BASE} --set run.durration=1s", "--set:1: "),
     ("search ldaps://x:99999 -b ''", "URI: expected a port"),
     (f"modify {URI} {ENTRY} -a 'bad!name=x'", "-a: expected an attribute"),
-]
-
-
-@pytest.mark.parametrize(("line", "message"), FAULTS)
-def test_faults_name_the_option(
-    line: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run([*words_of(line), "--print-job"]) == ExitCode.USAGE
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(message), captured.err
-    assert "streams[" not in captured.err
-
-
-USAGE = [
+    # that do not go together
     (f"search {URI} {BASE} -y f", "-y needs -D"),
     (f"search {URI} {BASE} -D cn=a -y f --password-env N", "give one of them"),
     (f"search {URI} {BASE} -U me", "-U is for a SASL bind"),
@@ -231,12 +217,15 @@ USAGE = [
 ]
 
 
-@pytest.mark.parametrize(("line", "message"), USAGE)
-def test_options_that_do_not_go_together_say_so(
+@pytest.mark.parametrize(("line", "message"), FAULTS)
+def test_faults_name_the_option(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(words_of(line)) == ExitCode.USAGE
-    assert message in " ".join(capsys.readouterr().err.split())
+    assert main.run([*words_of(line), "--print-job"]) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in " ".join(captured.err.split())
+    assert "streams[" not in captured.err
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,19 @@ NOBODY = "127.0.0.1:1"
 FIRST, SECOND = "20260301-120000-aaaaaa", "20260301-130000-bbbbbb"
 
 
+def create_run(store: Path, run_id: str, state: str = "finished") -> None:
+    with Store.open(store) as opened:
+        scenario = replace(SMALL, run={"state": state, "run_id": run_id})
+        opened.create_run(run_record(scenario))
+
+
+def listed(*options: str) -> list[str]:
+    """The ids of the runs that `list` has."""
+    return [
+        one["run_id"] for one in json.loads(ended("list", "--json", *options).stdout)
+    ]
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with two runs of `ldapslam run`, one of which was killed."""
@@ -38,10 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("LDAPSLAM_COORDINATOR", raising=False)
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
     for run_id, state in ((FIRST, "finished"), (SECOND, "running")):
-        path = tmp_path / "ldapslam-runs" / run_id / FOLDER_STORE
-        scenario = replace(SMALL, run={"state": state, "run_id": run_id})
-        with Store.open(path) as store:
-            store.create_run(run_record(scenario))
+        create_run(tmp_path / "ldapslam-runs" / run_id / FOLDER_STORE, run_id, state)
     unfinished = tmp_path / "ldapslam-runs" / "unfinished-1" / FOLDER_STORE
     with Store.open(unfinished):
         pass
@@ -86,11 +96,9 @@ def test_without_a_coordinator_the_latest_is_the_latest_of_this_folder() -> None
 def test_a_killed_run_is_not_the_latest_for_ever(folder: Path) -> None:
     killed = folder / "ldapslam-runs" / "unfinished-2" / FOLDER_STORE
     between = "20260301-123000-cccccc"
-    with Store.open(killed) as store:
-        scenario = replace(SMALL, run={"state": "running", "run_id": between})
-        store.create_run(run_record(scenario))
-    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
-    assert listed == [SECOND, between, FIRST]
+    create_run(killed, between, "running")
+    assert listed() == [SECOND, between, FIRST]
+    assert listed("--local", "--limit", "1") == [SECOND]
     assert reported("latest")[0] == SECOND
 
 
@@ -110,14 +118,6 @@ def test_a_coordinator_that_is_named_is_asked_and_nobody_else(command: str) -> N
     assert isinstance(result.exception, CoordinatorUnreachable)
 
 
-def test_runs_of_this_folder_are_listed_newest_first() -> None:
-    result = ended("list", "--json")
-    listed = [(one["run_id"], one["state"]) for one in json.loads(result.stdout)]
-    assert listed == [(SECOND, "running"), (FIRST, "finished")]
-    [newest] = json.loads(ended("list", "--json", "--local", "--limit", "1").stdout)
-    assert newest["run_id"] == SECOND
-
-
 def test_a_listening_coordinator_is_for_what_this_folder_has_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,13 +128,13 @@ def test_a_listening_coordinator_is_for_what_this_folder_has_not(
         raise RuntimeError(run)
 
     monkeypatch.setattr("ldapslam.cli.runs.Client.run", run_of_coordinator)
-    listed = ended("list", "--json")
-    assert len(json.loads(listed.stdout)) == 2
-    assert "--coordinator 127.0.0.1:7400 shows those of" in listed.stderr
+    assert len(listed()) == 2
+    shown = ended("list", "--json").stderr
+    assert "--coordinator 127.0.0.1:7400 shows those of" in shown
     assert "shows those of" not in ended("list", "--json", "--local").stderr
     assert str(ended("show", "2999").exception) == "2999"
     (folder / "ldapslam-runs").rename(folder / "away")
-    assert json.loads(ended("list", "--json").stdout) == []
+    assert listed() == []
     latest = ended("show", "latest")
     assert str(latest.exception) == "latest"
     assert "the latest run of the coordinator at 127.0.0.1:7400" in latest.stderr
@@ -233,9 +233,7 @@ def test_a_page_that_was_made_while_the_run_went_on_is_made_again(
     folder: Path, opened: list[str]
 ) -> None:
     path, run_id = folder / "all.sqlite", "20260401-120000-dddddd"
-    with Store.open(path) as store:
-        scenario = replace(SMALL, run={"state": "running", "run_id": run_id})
-        store.create_run(run_record(scenario))
+    create_run(path, run_id, "running")
     first = ended("report", "--open", run_id, "--store", str(path))
     assert "its report is partial" in first.stderr
     page = folder / "ldapslam-runs" / run_id / "report.html"
@@ -272,11 +270,8 @@ def test_a_run_whose_results_went_elsewhere_is_the_latest_of_this_folder(
 ) -> None:
     last = "20260301-140000-dddddd"
     results = _Results(Path("elsewhere"))
-    with Store.open(results.folder / FOLDER_STORE) as store:
-        scenario = replace(SMALL, run={"state": "finished", "run_id": last})
-        store.create_run(run_record(scenario))
-    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
-    assert listed[0] == last  # also while it goes
+    create_run(results.folder / FOLDER_STORE, last)
+    assert listed()[0] == last  # also while it goes
     results.keep(last)
     assert reported("latest")[0] == last
     assert Path("elsewhere/result.json").is_file()
@@ -289,15 +284,12 @@ def test_a_link_never_shows_a_later_run_as_the_one_it_was_made_for() -> None:
     ids = "20260301-140000-dddddd", "20260301-150000-eeeeee"
     for run_id in ids:
         results = _Results(Path("elsewhere"))
-        with Store.open(results.folder / FOLDER_STORE) as store:
-            scenario = replace(SMALL, run={"state": "finished", "run_id": run_id})
-            store.create_run(run_record(scenario))
+        create_run(results.folder / FOLDER_STORE, run_id)
         results.keep(run_id)
         assert reported(run_id)[0] == run_id
         Path("elsewhere").rename(f"was-{run_id}")
     Path(f"was-{ids[1]}").rename("elsewhere")
-    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
-    assert listed == [ids[1], SECOND, FIRST]
+    assert listed() == [ids[1], SECOND, FIRST]
     assert isinstance(call(ids[0]).exception, RunNotFound)
 
 
@@ -305,14 +297,11 @@ def test_the_link_of_a_killed_run_shows_no_later_run_twice() -> None:
     later = "20260301-140000-dddddd"
     for is_killed in (True, False):
         results = _Results(Path("elsewhere"))
-        with Store.open(results.folder / FOLDER_STORE) as store:
-            scenario = replace(SMALL, run={"state": "finished", "run_id": later})
-            store.create_run(run_record(scenario))
+        create_run(results.folder / FOLDER_STORE, later)
         if is_killed:
             Path("elsewhere").rename("was")
     results.keep(later)
-    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
-    assert listed == [later, SECOND, FIRST]
+    assert listed() == [later, SECOND, FIRST]
 
 
 def test_a_run_that_did_not_begin_leaves_neither_folder_nor_link(folder: Path) -> None:
@@ -334,16 +323,14 @@ def test_a_run_of_a_study_is_the_studys(folder: Path) -> None:
 @pytest.mark.parametrize("command", ["report", "compare"])
 def test_a_folder_of_many_runs_is_not_one_of_them(folder: Path, command: str) -> None:
     """Of a gate, say: the last one is no more meant than another."""
-    with Store.open(folder / "gate" / FOLDER_STORE) as store:
-        for run_id in (FIRST, SECOND):
-            scenario = replace(SMALL, run={"state": "finished", "run_id": run_id})
-            store.create_run(run_record(scenario))
+    for run_id in (FIRST, SECOND):
+        create_run(folder / "gate" / FOLDER_STORE, run_id)
     given = (FIRST,) if command == "compare" else ()
     result = ended(command, *given, "./gate")
     assert isinstance(result.exception, ConfigError)
     assert "has 2 runs" in str(result.exception)
     assert "--store gate/results.sqlite" in (result.exception.hint or "")
     # reports do not go to the folder of the run here that has this id
-    out = ("--out", "./reports") if command == "report" else ()
+    out = ("--out", "reports", "--format", "json") if command == "report" else ()
     named = ended(command, SECOND, *given, "--store", "./gate/results.sqlite", *out)
     assert not isinstance(named.exception, ConfigError)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.cli.main import run
 from ldapslam.cli.scratch import remove_scratch, scratch_folder
 
 
@@ -18,38 +17,26 @@ def folder_of_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     return tmp_path
 
 
-def test_the_folder_of_a_fleet_is_removed_with_what_is_in_it(tmp_path: Path) -> None:
+def test_the_folder_of_a_fleet_goes_with_its_command_or_before(tmp_path: Path) -> None:
+    for is_before in (True, False):
+        with scratch_folder() as folder:
+            assert folder.parent == tmp_path
+            (folder / "coordinator").touch()
+            if is_before:
+                remove_scratch(folder)
+                assert not folder.exists()
+        assert not list(tmp_path.iterdir())
+
+
+def test_folders_of_others_and_links_are_kept(tmp_path: Path) -> None:
+    (tmp_path / ".ldapslam-fleet").touch()  # the mark alone, and the name alone
+    named, link = (tmp_path / f"ldapslam-fleet-{name}" for name in ("mine", "link"))
+    named.mkdir()
     with scratch_folder() as folder:
-        (folder / "coordinator").touch()
-        remove_scratch(folder)
-        assert not folder.exists()
-
-
-def test_the_folder_of_a_fleet_goes_with_its_command(tmp_path: Path) -> None:
-    with scratch_folder() as folder:
-        assert folder.parent == tmp_path
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_with_the_name_alone_is_kept(tmp_path: Path) -> None:
-    folder = tmp_path / "ldapslam-fleet-mine"
-    folder.mkdir()
-    remove_scratch(folder)
-    assert folder.exists()
-
-
-def test_a_folder_with_the_mark_alone_is_kept(tmp_path: Path) -> None:
-    (tmp_path / ".ldapslam-fleet").touch()
-    remove_scratch(tmp_path)
-    assert tmp_path.exists()
-
-
-def test_a_link_to_a_folder_of_a_fleet_is_not_followed(tmp_path: Path) -> None:
-    with scratch_folder() as folder:
-        link = tmp_path / "ldapslam-fleet-link"
         link.symlink_to(folder)
-        remove_scratch(link)
-        assert folder.exists()
+        for one in (tmp_path, named, link):
+            remove_scratch(one)
+            assert one.exists()
 
 
 def test_a_folder_of_another_user_is_kept(
@@ -60,13 +47,3 @@ def test_a_folder_of_another_user_is_kept(
             other.setattr("os.geteuid", lambda: 4_242_424)
             remove_scratch(folder)
         assert folder.exists()
-
-
-def test_a_coordinator_refuses_a_scratch_folder_that_is_not_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    assert run(["coordinator", "--scratch", str(precious)]) == 2
-    assert "no folder of a local fleet" in capsys.readouterr().err
-    assert precious.exists()

@@ -69,10 +69,11 @@ def told(home: Path) -> None:
     (folder / "tls").symlink_to(home / "pki" / "issued" / "olga")
 
 
+ASK = ("fleet", "agents", "--coordinator")
 DIAL = ("agent", "--spool", "spool", "--coordinator", FAR)
 LISTEN = ("coordinator", "--store", "x.sqlite", "--listen", "192.0.2.1:0")
 REFUSED = [
-    (("fleet", "agents", "--coordinator", FAR), "neither encrypted nor authenticated"),
+    ((*ASK, FAR), "neither encrypted nor authenticated"),
     (DIAL, "neither encrypted nor authenticated"),
     (LISTEN, "neither encrypted nor authenticated"),
     ((*LISTEN, "--pki", "missing"), "no certificate authority"),
@@ -87,26 +88,9 @@ REFUSED = [
     ((*DIAL, "--tls", "missing"), "cannot be read"),
     ((*DIAL, "--join", "missing"), "cannot be read"),
     ((*DIAL, "--join", "pki/ca.pem"), "is no join token"),
-    (
-        ("fleet", "agents", "--coordinator", FAR, "--tls", "pki/issued/a1"),
-        "is the certificate of agent 'a1', this needs one of role operator or viewer",
-    ),
-    (
-        ("fleet", "agents", "--coordinator", LOOPBACK, "--tls", "pki/issued/a1"),
-        "this needs one of role operator or viewer",
-    ),
-    (
-        (
-            "fleet",
-            "agents",
-            "--coordinator",
-            FAR,
-            "--tls",
-            "pki/issued/olga",
-            "--insecure",
-        ),
-        "--insecure asks for plain text",
-    ),
+    ((*ASK, FAR, "--tls", "pki/issued/a1"), "is the certificate of agent 'a1', this"),
+    ((*ASK, LOOPBACK, "--tls", "pki/issued/a1"), "one of role operator or viewer"),
+    ((*ASK, FAR, "--tls", "pki/issued/olga", "--insecure"), "asks for plain text"),
 ]
 
 

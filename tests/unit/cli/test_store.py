@@ -90,18 +90,10 @@ def test_prune_removes_what_is_not_kept_and_never_a_live_run(
     shown = result("prune", *options, "--dry-run", "--store", path)
     assert ({run["run_id"] for run in shown["runs"]}, shown["removed"]) == (gone, False)
     assert ids(path) == before
-    done = result("prune", *options, "--store", path)
-    assert ({run["run_id"] for run in done["runs"]}, done["removed"]) == (gone, True)
+    done = call("prune", *options, "--store", path)
+    assert {line.split()[0] for line in done.stdout.splitlines()} == gone
+    assert f"{len(gone)} run" in done.stderr
     assert ids(path) == before - gone
-
-
-def test_prune_says_what_goes_and_how_the_space_comes_back(path: Path) -> None:
-    ended = call("prune", "--keep-for", "5d", "--store", path)
-    assert [line.split()[0] for line in ended.stdout.splitlines()] == [
-        "run-100",
-        "run-10",
-    ]
-    assert "2 runs removed" in ended.stderr
 
 
 def test_prune_shortens_the_audit_log_only_when_told_to_and_leaves_a_trace(
@@ -142,26 +134,20 @@ def test_prune_without_a_rule_it_understands_removes_nothing(
     assert len(ids(path)) == 4
 
 
-def test_prune_gives_the_space_back_unless_a_coordinator_has_the_store(
-    path: Path,
+def test_prune_and_backup_work_while_a_coordinator_has_the_store(
+    path: Path, tmp_path: Path
 ) -> None:
+    """And only without one the space comes back."""
+    copy = tmp_path / "copy.sqlite"
     with Store.open(path) as store, owned_store(store):
         ended = call("prune", "--keep-for", "90d", "--store", path)
         assert "is in use by a coordinator)" in ended.stderr
+        assert result("backup", "-o", copy, "--store", path)["file"] == str(copy)
+    assert ids(copy) == {"run-1", "run-10", "live"}
     ended = call("prune", "--keep-runs", "0", "--store", path)
     assert "2 runs removed" in ended.stderr
     assert "in use" not in ended.stderr
     assert result("prune", "--dry-run", "--store", path)["store"]["free_bytes"] == 0
-
-
-def test_backup_and_prune_work_while_a_coordinator_has_the_store(
-    path: Path, tmp_path: Path
-) -> None:
-    with Store.open(path) as store, owned_store(store):
-        result("prune", "--keep-for", "90d", "--store", path)
-        copy = tmp_path / "copy.sqlite"
-        assert result("backup", "-o", copy, "--store", path)["file"] == str(copy)
-    assert ids(copy) == {"run-1", "run-10", "live"}
 
 
 @pytest.mark.parametrize(

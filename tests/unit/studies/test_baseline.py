@@ -143,41 +143,93 @@ def observed(version: str, threads: int, uri: str = "ldap://one") -> dict[str, A
     return {"servers": {uri: {}}, "observations": {uri: {"facts": facts}}}
 
 
-def test_another_version_is_what_a_gate_is_for_another_setting_is_not(
+def of_lab(**made_of: str) -> dict[str, Any]:
+    """Return the manifest of a lab, which is known without a monitor."""
+    return {"servers": {"ldap://one": {}}, "lab": made_of}
+
+
+def overridden(*changes: str) -> dict[str, Any]:
+    return {"overrides": list(changes)}
+
+
+BIND = 'bind={dn: "cn=%s", password: {file: %s}}'
+LAB = of_lab(version="2.6.7", entries="2000", **{"settings · threads": "2"})
+EXTENDS = "extends: base.yaml\nrun: {duration: 5s}\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "then", "now", "differences"),
+    [
+        # another version is what a gate is for, another setting is not
+        (JOB, observed("2.6.7", 16), observed("2.6.8", 16), []),
+        (
+            JOB,
+            observed("2.6.7", 16),
+            observed("2.6.8", 4),
+            [("server 1 · settings · olcThreads", "16", "4")],
+        ),
+        (JOB, LAB, {**LAB, "lab": {**LAB["lab"], "version": "2.6.8"}}, []),
+        (
+            JOB,
+            LAB,
+            of_lab(version="2.6.7", entries="1000"),
+            [
+                ("lab · entries", "2000", "1000"),
+                ("lab · settings · threads", "2", "not there"),
+            ],
+        ),
+        # where a server is is none
+        (
+            JOB,
+            overridden("targets.server=ldap://127.0.0.1:1"),
+            overridden("targets.server=ldap://127.0.0.1:2"),
+            [],
+        ),
+        (
+            JOB,
+            {},
+            overridden("run.duration=9s"),
+            [("job file · run · duration", "5s", "9s")],
+        ),
+        # nor where a password is, but who binds
+        (JOB, overridden(BIND % ("a", "/a")), overridden(BIND % ("a", "/b")), []),
+        (
+            JOB,
+            overridden(BIND % ("a", "/a")),
+            overridden(BIND % ("b", "/a")),
+            [("job file · bind · dn", "cn=a", "cn=b")],
+        ),
+        # of a job that extends another file the changes are compared
+        (
+            EXTENDS,
+            overridden(BIND % ("a", "/a"), "targets.server=ldap://two"),
+            overridden(BIND % ("a", "/b")),
+            [],
+        ),
+        (
+            EXTENDS,
+            overridden(BIND % ("a", "/a")),
+            overridden("run.duration=9s"),
+            [("changes of the job", 'bind={"dn": "cn=a"}', "run.duration=9s")],
+        ),
+    ],
+)
+def test_a_baseline_differs_in_what_is_not_under_test(
     summary: Summary,
+    job: str,
+    then: dict[str, Any],
+    now: dict[str, Any],
+    differences: list[tuple[str, str, str]],
 ) -> None:
-    saved = made(runs(summary, **observed("2.6.7", 16)))
-    newer = run(summary, 9, **observed("2.6.8", 16))
-    assert [*saved.differences(newer)] == []
-    tuned = run(summary, 9, **observed("2.6.8", 4))
-    assert [*saved.differences(tuned)] == [
-        ("server 1 · settings · olcThreads", "16", "4")
-    ]
+    saved = made(runs(summary, job=job, **then))
+    assert [*saved.differences(run(summary, 9, job=job, **now))] == differences
 
 
-def test_a_lab_is_known_without_a_monitor(summary: Summary) -> None:
-    made_of = {"version": "2.6.7", "entries": "2000", "settings · threads": "2"}
-    lab: dict[str, Any] = {"servers": {"ldap://one": {}}, "lab": made_of}
-    saved = made(runs(summary, **lab))
-    newer = run(summary, 9, **lab | {"lab": made_of | {"version": "2.6.8"}})
-    assert [*saved.differences(newer)] == []
-    assert saved.unknown(newer) == {}
-    other = run(summary, 9, **lab | {"lab": {"version": "2.6.7", "entries": "1000"}})
-    assert [*saved.differences(other)] == [
-        ("lab · entries", "2000", "1000"),
-        ("lab · settings · threads", "2", "not there"),
-    ]
-    # of a server that is no lab nothing is known
+def test_of_a_server_that_is_no_lab_nothing_is_known(summary: Summary) -> None:
+    saved = made(runs(summary, **LAB))
+    assert saved.unknown(run(summary, 9, **LAB)) == {}
     none = run(summary, 9, servers={"ldap://one": {}})
     assert ("lab · entries", "2000", "not there") in [*saved.differences(none)]
-
-
-def test_where_a_server_is_is_no_difference(summary: Summary) -> None:
-    saved = made(runs(summary, overrides=["targets.server=ldap://127.0.0.1:1"]))
-    moved = run(summary, 9, overrides=["targets.server=ldap://127.0.0.1:2"])
-    assert [*saved.differences(moved)] == []
-    longer = run(summary, 9, overrides=["run.duration=9s"])
-    assert [*saved.differences(longer)] == [("job file · run · duration", "5s", "9s")]
 
 
 def test_what_is_compared_is_the_job_not_how_it_was_changed(summary: Summary) -> None:
@@ -196,57 +248,22 @@ def test_what_is_compared_is_the_job_not_how_it_was_changed(summary: Summary) ->
     assert hint.startswith("give --var users=7 --set run.warm_up=1s, as then; or save")
 
 
-def test_of_a_job_that_extends_another_file_the_changes_are_compared(
-    summary: Summary,
-) -> None:
-    job = "extends: base.yaml\nrun: {duration: 5s}\n"
-    changes = [BIND % ("admin", "/a"), "targets.server=ldap://two"]
-    saved = made(runs(summary, job=job, overrides=changes))
-    moved = run(summary, 9, job=job, overrides=[BIND % ("admin", "/b")])
-    assert [*saved.differences(moved)] == []
-    other = run(summary, 9, job=job, overrides=["run.duration=9s"])
-    assert [*saved.differences(other)] == [
-        ("changes of the job", 'bind={"dn": "cn=admin"}', "run.duration=9s")
-    ]
-
-
-BIND = 'bind={dn: "cn=%s", password: {file: %s}}'
-
-
-def test_who_binds_is_a_difference_and_where_the_password_is_is_none(
-    summary: Summary,
-) -> None:
-    saved = made(runs(summary, overrides=[BIND % ("admin", "/a")]))
-    moved = run(summary, 9, overrides=[BIND % ("admin", "/b")])
-    assert [*saved.differences(moved)] == []
-    other = run(summary, 9, overrides=[BIND % ("user", "/a")])
-    assert [*saved.differences(other)] == [
-        ("job file · bind · dn", "cn=admin", "cn=user")
-    ]
-
-
 def test_settings_that_nobody_read_are_not_known_and_not_equal(
     summary: Summary,
 ) -> None:
-    uri = "ldap://one"
     facts = {"version": "2.6.7", "unreadable": ["settings"]}
-    blind: dict[str, Any] = {
-        "servers": {uri: {}},
-        "observations": {uri: {"facts": facts}},
-    }
-    area = "server 1 · settings"
-    seen, unseen = (
-        made(runs(summary, **observed("2.6.7", 16))),
-        made(runs(summary, **blind)),
-    )
-    now_blind = run(summary, 9, **blind)
-    assert [*seen.differences(now_blind)] == [(area, READ, NOT_READ)]
-    assert [*unseen.differences(run(summary, 9, **observed("2.6.7", 16)))] == [
-        (area, NOT_READ, READ)
+    uri, area = "ldap://one", "server 1 · settings"
+    ways = [
+        observed("2.6.7", 16),
+        {"servers": {uri: {}}, "observations": {uri: {"facts": facts}}},
     ]
-    assert [*unseen.differences(now_blind)] == []
-    assert unseen.unknown(now_blind) == {area: NOT_READ}
-    assert seen.unknown(run(summary, 9, **observed("2.6.7", 16))) == {}
+    seen, unseen = (made(runs(summary, **way)) for way in ways)
+    now_seen, now_unseen = (run(summary, 9, **way) for way in ways)
+    assert [*seen.differences(now_unseen)] == [(area, READ, NOT_READ)]
+    assert [*unseen.differences(now_seen)] == [(area, NOT_READ, READ)]
+    assert [*unseen.differences(now_unseen)] == []
+    assert unseen.unknown(now_unseen) == {area: NOT_READ}
+    assert seen.unknown(now_seen) == {}
 
 
 def test_a_promotion_remembers_what_was_before(summary: Summary) -> None:
@@ -263,21 +280,18 @@ def test_a_promotion_remembers_what_was_before(summary: Summary) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        (None, "cannot be read: No such file"),
         ("", "is no baseline"),
         ("{}", "is no baseline: job: Field required"),
         ('{"job": 1}', "is no baseline"),
     ],
 )
-def test_another_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_another_file_is_refused(tmp_path: Path, text: str | None, says: str) -> None:
     path = tmp_path / "other.json"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=says):
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=says) as caught:
         load_baseline(path)
-
-
-def test_a_baseline_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file") as caught:
-        load_baseline(tmp_path / "none.json")
     assert caught.value.hint
 
 

@@ -315,12 +315,8 @@ def test_the_report_says_which_load_failed_and_shows_every_confirming_run() -> N
     glance, confirmed = content.glance
     assert [value for _, value in glance.statistics] == [count(10**6), count(2 * 10**6)]
     assert confirmed.title == "readers.search at the capacity"
-    assert dict(confirmed.statistics) == {
-        "throughput": f"{decimal(1e6)}/s",
-        "p50": "0.100 ms",
-        "p99": "6.000 ms",
-        "errors": "0.000%",
-    }
+    assert ("throughput", f"{decimal(1e6)}/s") in confirmed.statistics
+    assert ("p99", "6.000 ms") in confirmed.statistics
     searched, confirming = _lines(answer, "p99")
     assert [point[:2] for point in searched.points] == [(1e6, 5.0), (2e6, 8.0)]
     assert [point[:2] for point in confirming.points] == [(1e6, 6.0), (2e6, 300.0)]
@@ -398,10 +394,8 @@ def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
     answer = CapacityAnswer("search", "clients", ["p99 < 2ms"], found, runs)
     content = capacity_document(answer)
     assert content.verdict == "INVALID"
-    assert content.statement == (
-        "Holds at least up to clients=16, confirmed by a longer run. clients=23 could "
-        "not be certified: clients waited for the generator: 55%."
-    )
+    assert content.statement.startswith("Holds at least up to clients=16, confirmed")
+    assert content.statement.endswith(f"could not be certified: {reasons[0]}.")
     assert content.reasons == ("clients=23: and more",)
     assert len(list(content.charts())) == 1
     write_capacity(answer, tmp_path)
@@ -412,17 +406,6 @@ def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
     written = json.loads((tmp_path / "capacity.json").read_text())
     assert (written["verdict"], written["is_lower_bound"]) == ("INVALID", True)
     assert (written["above_verdict"], written["above_reasons"]) == ("INVALID", reasons)
-
-
-def test_a_range_that_holds_as_a_whole_is_told_as_a_lower_bound(tmp_path: Path) -> None:
-    runs = (_tried(16, "PASS", 900), _tried(16, "PASS", 900, confirms=True))
-    answer = CapacityAnswer("search", "clients", ["p99 < 2ms"], Found(16, None), runs)
-    assert capacity_document(answer).statement == (
-        "Holds at least up to clients=16, confirmed by a longer run. All of the range "
-        "holds: raise --to to find the limit."
-    )
-    write_capacity(answer, tmp_path)
-    assert "raise --to" in (tmp_path / "capacity.txt").read_text()
 
 
 def test_a_search_without_a_valid_run_draws_no_chart() -> None:
@@ -448,29 +431,25 @@ def test_a_search_is_pass_where_its_limit_is_known(
 
 
 @pytest.mark.parametrize(
-    ("threshold", "duration", "said"),
+    ("threshold", "duration", "more", "said"),
     [
         # one client: 3 s / 10 ms
-        ("p99 < 10ms", "3s", "about 300 of readers.search come if each takes as long"),
-        ("p99 < 10ms", "3s", "--set run.duration=11s"),
-        ("p99 < 10ms", "10s", ""),
-        ("p99 < 3ms", "3s", ""),
-        ("p99 > 10ms", "3s", ""),
-        ("mean < 10ms", "3s", ""),
+        ("p99 < 10ms", "3s", "", "about 300 of readers.search come"),
+        ("p99 < 10ms", "3s", "", "--set run.duration=11s"),
+        ("p99 < 10ms", "30s", "stop_after: 6s", "about 600 of readers.search come"),
+        ("p99 < 10ms", "30s", "", ""),
+        ("p99 < 10ms", "10s", "", ""),
+        ("p99 < 3ms", "3s", "", ""),
+        ("p99 > 10ms", "3s", "", ""),
+        ("mean < 10ms", "3s", "", ""),
     ],
 )
 def test_runs_of_a_closed_loop_that_may_be_too_short_for_a_percentile_are_told(
-    threshold: str, duration: str, said: str
+    threshold: str, duration: str, more: str, said: str
 ) -> None:
-    job = of_one_client(threshold, duration)
-    assert bool(list(short_runs(job))) == bool(said)
-    assert said in "".join(short_runs(job))
-
-
-def test_a_closed_loop_has_fewer_requests_where_its_stream_ends_before() -> None:
-    assert not list(short_runs(of_one_client("p99 < 10ms", "30s")))
-    [doubt] = short_runs(of_one_client("p99 < 10ms", "30s", "stop_after: 6s"))
-    assert "about 600 of readers.search come" in doubt
+    doubts = list(short_runs(of_one_client(threshold, duration, more)))
+    assert len(doubts) == bool(said)
+    assert said in "".join(doubts)
 
 
 def of_one_client(threshold: str, duration: str, more: str = "") -> Job:
@@ -524,11 +503,8 @@ def test_a_load_that_held_until_its_confirmation_is_told() -> None:
 def test_a_run_that_a_coordinator_keeps_has_no_link_to_a_report() -> None:
     run = Tried(Probe(20, verdict="FAIL"), "001-1-1", {"run_id": "r7"}, False)
     answer = CapacityAnswer("search", "rate", [], Found(None, 20, "FAIL"), [run])
-    [runs] = [
-        one
-        for one in capacity_document(answer).sections[0].blocks
-        if isinstance(one, Table)
-    ]
+    runs = capacity_document(answer).sections[0].blocks[-1]
+    assert isinstance(runs, Table)
     assert runs.rows[0][-1] == Cell("001-1-1: ldapslam report r7")
 
 
@@ -539,8 +515,5 @@ def test_a_rate_has_its_unit_and_no_path() -> None:
     assert answer.statement.startswith("Holds up to rate=1000/s, confirmed")
     document = capacity_document(answer)
     assert document.glance[0].title == "rate"
-    assert ("capacity", f"{1000:,}/s") in [
-        (name, value.replace("\u202f", ","))
-        for name, value in document.glance[0].statistics
-    ]
+    assert ("capacity", f"{count(1000)}/s") in document.glance[0].statistics
     assert ("Load", load) in document.facts

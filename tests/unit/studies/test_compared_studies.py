@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ldapslam.studies.answer import answer_of
 from ldapslam.studies.comparisons import compared_studies, comparisons
 from ldapslam.studies.points import points_of
 from ldapslam.studies.report import answer_json, study_document
-from ldapslam.studies.runner import Journal
+from ldapslam.studies.runner import Ended, Journal
 from ldapslam.studies.study_file import Study
 from support.judged import judge
 from support.store import Scenario, fill
@@ -53,19 +54,10 @@ def study(
                 run = Scenario(**SMALL, run={"run_id": run_id, **made})
                 summary = judge(results, fill(results, run))
             store.with_name("result.json").write_text(result_json(summary))
-            lines.append(
-                {
-                    "point": point,
-                    "repeat": repeat + 1,
-                    "attempt": 1,
-                    "folder": name,
-                    "exit_code": 0,
-                    "verdict": "PASS",
-                    "error": "",
-                    "lasted_s": 1.0,
-                    "values": {"clients": value},
-                }
+            ended = Ended(
+                point, repeat + 1, 1, name, 0, "PASS", "", 1.0, {"clients": value}
             )
+            lines.append(asdict(ended))
     text = "".join(json.dumps(one) + "\n" for one in lines)
     (folder / "runs.jsonl").write_text(text)
     return folder

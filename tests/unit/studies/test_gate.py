@@ -417,7 +417,7 @@ def test_the_hint_of_a_tolerance_of_all_metrics_names_one_of_times() -> None:
     assert "p99=150%" in (fault.value.hint or "")
 
 
-@pytest.mark.parametrize("operations", [1, 5, 10])
+@pytest.mark.parametrize("operations", [1, 10])
 def test_six_runs_that_fail_against_none_are_a_regression_however_long_the_gate(
     operations: int,
 ) -> None:

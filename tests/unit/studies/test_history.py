@@ -71,16 +71,9 @@ def nights(
     for night in range(count):
         is_later = night >= step_at
         p99_us = 3000 * rng.normal(1, 0.02) * (rise if is_later else 1)
-        made = result(
-            night,
-            5000 * rng.normal(1, 0.02),
-            p99_us,
-            version="2.6.8" if is_later else "2.6.7",
-        )
-        run = run_of(made)
-        assert run is not None
-        found.append(run)
-    return found
+        version = "2.6.8" if is_later else "2.6.7"
+        found.append(result(night, 5000 * rng.normal(1, 0.02), p99_us, version=version))
+    return runs_of(*found)
 
 
 def test_a_step_is_found_with_what_came_with_it() -> None:
@@ -104,21 +97,21 @@ def test_a_time_that_doubles_is_found_after_eight_nights() -> None:
     assert found >= 38
 
 
-def test_what_does_not_change_has_no_step() -> None:
+def runs_of(*results: dict[str, Any]) -> list[Run]:
+    return [run for one in results if (run := run_of(one))]
+
+
+def test_what_does_not_change_has_no_step_and_more_throughput_is_better() -> None:
     assert not [one for one in series_of(nights(rise=1.0)) if one.changes]
-
-
-def test_more_throughput_is_better_less_is_worse() -> None:
-    made = [result(night, 5000 if night < 10 else 6000, 3000.0) for night in range(20)]
-    runs = [run for one in made if (run := run_of(one))]
+    per_s = [5000.0] * 10 + [6000.0] * 10
+    runs = runs_of(*(result(night, one, 3000.0) for night, one in enumerate(per_s)))
     [found] = [one for one in series_of(runs) if one.changes]
     assert not found.is_worse(found.changes[0])
 
 
 def test_invalid_runs_are_shown_but_take_no_part() -> None:
     runs = nights(12)
-    broken = run_of(result(12, 1.0, 9e9, verdict="INVALID"))
-    assert broken is not None
+    [broken] = runs_of(result(12, 1.0, 9e9, verdict="INVALID"))
     series = series_of([*runs, broken])
     assert all(broken not in one.runs for one in series)
     assert "lookups-12" in json.dumps(history_json([*runs, broken], series))
@@ -127,7 +120,7 @@ def test_invalid_runs_are_shown_but_take_no_part() -> None:
 def test_a_run_that_never_began_is_none() -> None:
     made = result(0, 1.0, 1.0)
     made["manifest"]["t0_utc"] = None
-    assert run_of(made) is None
+    assert runs_of(made) == []
 
 
 def test_the_page_has_all_jobs_the_changes_first_and_links(tmp_path: Path) -> None:
@@ -153,15 +146,17 @@ def test_the_page_has_all_jobs_the_changes_first_and_links(tmp_path: Path) -> No
     assert "2.6.7 → 2.6.8" in page
 
 
+def keep(folder: Path, night: int) -> None:
+    folder.mkdir(parents=True)
+    made = with_digest(result(night, 1e3, 3e3))
+    (folder / "result.json").write_text(json.dumps(made))
+
+
 def test_the_command_reads_the_results_below_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for night in range(3):
-        folder = tmp_path / "kept" / str(night)
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(
-            json.dumps(with_digest(result(night, 1e3, 3e3)))
-        )
+        keep(tmp_path / "kept" / str(night), night)
     # one went elsewhere, and one is there twice
     (tmp_path / "kept" / "0").rename(tmp_path / "elsewhere")
     (tmp_path / "kept" / "0").symlink_to(Path("../elsewhere"))
@@ -207,8 +202,7 @@ def of_job(night: int, *overrides: str, text: str = JOB) -> dict[str, Any]:
 
 
 def named(*results: dict[str, Any]) -> list[str]:
-    runs = [run for one in results if (run := run_of(one))]
-    return [one.job for one in by_load(runs)]
+    return [one.job for one in by_load(runs_of(*results))]
 
 
 def test_runs_of_unlike_loads_are_series_of_their_own() -> None:
@@ -233,10 +227,7 @@ def test_runs_of_studies_are_left_out_unless_they_are_asked_for(
 ) -> None:
     study = tmp_path / "study-clients"
     for number, folder in enumerate((study / "runs" / "001-1-1", tmp_path / "night")):
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(
-            json.dumps(with_digest(result(number, 1e3, 3e3)))
-        )
+        keep(folder, number)
     (study / "runs.jsonl").touch()
 
     def shown(place: Path) -> list[str]:
@@ -256,7 +247,7 @@ def test_a_history_without_a_change_says_so_and_fits_a_page() -> None:
     for one in made:
         stream = one["streams"]["readers"]
         stream |= {name: stream["search"] for name in ("modify", "compare", "add")}
-    runs = [run for one in made if (run := run_of(one))]
+    runs = runs_of(*made)
     content = history_document(runs, series_of(runs))
     assert content.sections[0].blocks[0].kind == "paragraph"
     assert ("First run", "2026-09-01 02:00 UTC") in content.facts
@@ -277,7 +268,7 @@ def test_a_history_of_minutes_has_times_and_of_weeks_days() -> None:
 
 
 def test_a_figure_that_is_always_0_has_no_chart() -> None:
-    runs = [run for n in range(3) if (run := run_of(result(n, 900.0, 2000.0)))]
+    runs = runs_of(*(result(night, 900.0, 2000.0) for night in range(3)))
     charts = [place.title for place in history_document(runs, series_of(runs)).charts()]
     assert "throughput (/s)" in charts
     assert "errors (%)" not in charts

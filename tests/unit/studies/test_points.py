@@ -170,6 +170,9 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
     assert (turns_of(other, points) == turns) is (order == "as_written")
 
 
+TABLE = "name: two\ntable: {title: t, columns: {a: x.elapsed}, published: "
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
@@ -183,32 +186,14 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
             "nobody is named who may",
         ),
         (("name: two", "name: two\njobs: {a: b.yaml}"), "job"),
+        (("name: two", TABLE.replace("elapsed", "y") + "[]}"), "'x.y' does not name"),
+        (("name: two", TABLE + "[{b: 1}]}"), "unknown axis or column 'b'"),
         (
-            ("name: two", "name: two\ntable: {title: t, columns: {a: x.y}}"),
-            "'x.y' does not name",
-        ),
-        (
-            (
-                "name: two",
-                "name: two\ntable: {title: t, columns: {a: x.elapsed}, "
-                "published: [{b: 1}]}",
-            ),
-            "unknown axis or column 'b'",
-        ),
-        (
-            (
-                "name: two",
-                "name: two\ntable: {title: t, columns: {a: x.elapsed}, "
-                "published: [{clients: 5, variant: old, a: 1}]}",
-            ),
+            ("name: two", TABLE + "[{clients: 5, variant: old, a: 1}]}"),
             "it has no value of pause",
         ),
         (
-            (
-                "name: two",
-                "name: two\ntable: {title: t, columns: {a: x.elapsed}, "
-                "published: [&r {clients: 5, variant: old, pause: 1s, a: 1}, *r]}",
-            ),
+            ("name: two", TABLE + "[&r {clients: 5, variant: old, pause: 1s}, *r]}"),
             "the point is there twice",
         ),
     ],

@@ -58,29 +58,12 @@ def test_the_reasons_are_of_what_makes_the_verdict() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("second", "statement"),
-    [
-        ([run("PASS", 2)], "All runs are valid; all points PASS."),
-        ([run("FAIL", 2)], "All runs are valid; 1 of 1 points FAIL."),
-        (
-            [run("INVALID", 2), run("PASS", 2, 2)],
-            "2 of 3 runs are valid, the others were repeated; all points PASS.",
-        ),
-    ],
-)
-def test_the_statement_counts_the_runs_that_were_repeated(
-    second: list[Run], statement: str
-) -> None:
-    document = study_document(
-        Answer(STUDY, (point(ONE, run("PASS", 1), *second),), 0, 0)
-    )
-    assert document.statement == statement
-
-
 def test_invalid_is_not_shown_as_a_failure() -> None:
     runs = run("FAIL", 1), run("INVALID", 2), run("PASS", 2, 2)
     document = study_document(Answer(STUDY, (point(ONE, *runs),), 0, 0))
+    assert document.statement == (
+        "2 of 3 runs are valid, the others were repeated; 1 of 1 points FAIL."
+    )
     (table,) = document.sections[-1].blocks
     assert isinstance(table, Table)
     verdicts = [row[3] for row in table.rows]
@@ -130,21 +113,23 @@ def test_small_shares_of_errors_are_not_shown_as_none() -> None:
     assert shown == ["0", "234.6", "12.346", "0.500", "0.000120"]
 
 
-def test_the_date_of_a_report_is_that_of_its_last_run(tmp_path: Path) -> None:
-    answer = Answer(STUDY, (point(ONE, run("PASS", 1), run("PASS", 2)),), 0, 0)
+@pytest.mark.parametrize(
+    ("runs", "date"),
+    [([run("PASS", 1), run("PASS", 2)], b"/CreationDate(D:20260301120201Z"), ([], b"")],
+    ids=["runs", "none"],
+)
+def test_the_date_of_a_report_is_that_of_its_last_run(
+    tmp_path: Path, runs: list[Run], date: bytes
+) -> None:
+    answer = Answer(STUDY, (point(ONE, *runs),), 0, waiting=2 - len(runs))
     write_study(answer, tmp_path)
     pdf = (tmp_path / "study.pdf").read_bytes()
-    assert b"/CreationDate(D:20260301120201Z" in pdf
+    assert date in pdf
+    assert (b"/CreationDate" in pdf) == bool(runs)
     write_study(answer, tmp_path)
     assert (tmp_path / "study.pdf").read_bytes() == pdf
-    assert "the last ended 2026-03-01 12:02 UTC" in (tmp_path / "study.txt").read_text(
-        "utf-8"
-    )
-
-
-def test_a_report_without_a_run_has_no_date(tmp_path: Path) -> None:
-    write_study(Answer(STUDY, (point(ONE),), missing=0, waiting=2), tmp_path)
-    assert b"/CreationDate" not in (tmp_path / "study.pdf").read_bytes()
+    said = "the last ended 2026-03-01 12:02 UTC"
+    assert (said in (tmp_path / "study.txt").read_text("utf-8")) == bool(runs)
 
 
 def test_reasons_of_many_points_are_short() -> None:
