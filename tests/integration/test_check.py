@@ -120,18 +120,23 @@ def test_a_probe_that_cannot_write_is_told(slapd_trio: Lab, tmp_path: Path) -> N
     job = job_file(slapd_trio, tmp_path, probe=f"cn=probe,ou=no,{SUFFIX}")
     assert f"has no 'ou=no,{SUFFIX}', below which" in ldapslam("check", job).stderr
     # an entry that is there, by an identity that may not write it
+    entry = f"cn=kept,{SUFFIX}"
+    with supplier_of(slapd_trio) as connection:
+        connection.add_s(entry, [("objectClass", [b"device"]), ("cn", [b"kept"])])
+    slapd_trio.wait_in_sync(20)
     password = tmp_path / "password"
     password.write_text("password")
     password.chmod(0o600)
     person = f"uid=user.1,ou=people,{SUFFIX}"
-    entry = f"uid=user.2,ou=people,{SUFFIX}"
     job = job_file(slapd_trio, tmp_path, probe=entry)
-    for command in ("check", "run"):
-        ended = ldapslam(
-            *(command, job, "--set", f"bind.dn={person}"),
-            *("--set", f"bind.password.file={password}"),
-            cwd=tmp_path,
-        )
-        assert ended.returncode == ExitCode.TARGET, ended.stderr
-        refused = f"does not let description of '{entry}' be written"
-        assert refused in ended.stderr
+    arguments: list[str | Path] = [job, "--set", f"bind.dn={person}"]
+    arguments += ["--set", f"bind.password.file={password}"]
+    try:
+        for command in ("check", "run"):
+            ended = ldapslam(command, *arguments, cwd=tmp_path)
+            assert ended.returncode == ExitCode.TARGET, ended.stderr
+            refused = f"does not let description of '{entry}' be written"
+            assert refused in ended.stderr
+    finally:
+        with supplier_of(slapd_trio) as connection:
+            connection.delete_s(entry)

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import shlex
-import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from support.command_line import TIMEOUT_S, Running, ldapslam
@@ -57,47 +55,14 @@ def clean_up_facts(result: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def agents_of(folder: Path) -> list[int]:
-    """Agents of a local fleet with its results in `folder`."""
-    logs = str(folder.resolve() / "logs" / "local-")
-    return [
-        process
-        for process, command in commands().items()
-        if command.startswith("ldapslam\0agent\0") and log_of(process).startswith(logs)
+def child_of(running: Running, title: str) -> psutil.Process:
+    """Its agent or the engine's process of that."""
+    [child] = [
+        child
+        for child in psutil.Process(running.process.pid).children(recursive=True)
+        if " ".join(child.cmdline()).startswith(title)
     ]
-
-
-def log_of(process: int) -> str:
-    try:
-        return os.readlink(f"/proc/{process}/fd/2")
-    except OSError:
-        return ""
-
-
-def engines_of(folder: Path) -> list[int]:
-    """Engine processes, children of these agents."""
-    agents = agents_of(folder)
-    return [
-        process
-        for process, command in commands().items()
-        if "agent.engine.process" in command and parent_of(process) in agents
-    ]
-
-
-def commands() -> dict[int, str]:
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            found[int(folder.name)] = (folder / "cmdline").read_bytes().decode()
-    return found
-
-
-def parent_of(process: int) -> int:
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return 0
-    return int(stat.rpartition(")")[2].split()[1])
+    return child
 
 
 def wait_for_ledger(folder: Path, size: int = 1) -> Path:
@@ -154,14 +119,13 @@ def test_a_command_in_a_hurry_says_how_to_remove_what_is_left(
     job = write_job(tmp_path, lab, "60s")
     with Running("run", job, "--out", out, cwd=tmp_path) as running:
         ledger = wait_for_ledger(out, size=50)
-        (engine,) = engines_of(out)
+        agent = child_of(running, "ldapslam agent")
         # it cannot drain: only a second Ctrl-C ends the command
-        os.kill(engine, signal.SIGSTOP)
+        child_of(running, "ldapslam.agent.engine.process").suspend()
         running.interrupt()
         running.wait_for_text("again to end at once")
         running.interrupt()
-        (agent,) = agents_of(out)
-        os.kill(agent, signal.SIGKILL)
+        agent.kill()
         assert running.wait() == 130
     assert f"`ldapslam run --cleanup {out}` removes them" in running.stderr
     assert len(tree(lab)) > len(before)
@@ -183,8 +147,7 @@ def test_entries_of_an_engine_that_was_killed_are_removed_at_once(
     job = write_job(tmp_path, lab, "60s")
     with Running("run", job, "--out", out, cwd=tmp_path) as running:
         wait_for_ledger(out, size=50)
-        (engine,) = engines_of(out)
-        os.kill(engine, signal.SIGKILL)
+        child_of(running, "ldapslam.agent.engine.process").kill()
         assert running.wait() != 0
     # by its agent, and by the command if the agent had not the time
     assert tree(lab) == before

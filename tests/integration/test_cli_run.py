@@ -7,10 +7,10 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import tempfile
 from pathlib import Path
 
+import psutil
 import yaml
 
 from support.command_line import Running, ldapslam
@@ -257,32 +257,10 @@ def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> N
         ) as run,
     ):
         run.wait_for_text(" measure ")
-        pids = descendants(run.process.pid)
-        assert len(pids) >= 3  # coordinator, agent, engine
+        processes = psutil.Process(run.process.pid).children(recursive=True)
+        assert len(processes) >= 3  # coordinator, agent, engine
         run.process.send_signal(signal.SIGKILL)
         run.wait()
-        for pid in pids:
-            wait_until_gone(pid)
+        _, alive = psutil.wait_procs(processes, timeout=30)
+        assert not alive
         assert not list(Path(scratch).iterdir())
-
-
-def descendants(pid: int) -> list[int]:
-    children = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True
-    )
-    found = [int(word) for word in children.stdout.split()]
-    return found + [inner for child in found for inner in descendants(child)]
-
-
-def wait_until_gone(pid: int, timeout_s: float = 30) -> None:
-    try:
-        pid_fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        import select
-
-        readable, _, _ = select.select([pid_fd], [], [], timeout_s)
-        assert readable, f"process {pid} is still there"
-    finally:
-        os.close(pid_fd)

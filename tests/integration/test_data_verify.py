@@ -177,34 +177,3 @@ def test_faults_are_told(slapd_directory: Directory, tmp_path: Path) -> None:
     done = data("verify", uri, uri, *nowhere)
     assert done.returncode == 2, done.stdout
     assert "nothing at or below" in done.stderr
-
-
-TEMPLATE = """\
-branch: ou=loaded,dc=example,dc=com
-subordinateTemplate: worker:20
-
-template: worker
-rdnAttr: uid
-objectClass: inetOrgPerson
-uid: <sequential>
-cn: <first> <last>
-sn: <last>
-description: <random:chars:abc:10>
-"""
-
-
-def test_a_template_is_compared(slapd_directory: Directory, tmp_path: Path) -> None:
-    remove_branch(slapd_directory)
-    template, ldif = tmp_path / "workers.template", tmp_path / "workers.ldif"
-    template.write_text(TEMPLATE)
-    made = data("generate", template, "--entries", "30", "--seed", "5", "-o", ldif)
-    assert made.returncode == 0, made.stderr
-    _load(slapd_directory, ldif)
-    target = (slapd_directory.uri, *as_admin(slapd_directory), "--entries", "30")
-    same = verify(template, *target, "--seed", "5")
-    assert (same["exit_code"], same["compared"]) == (0, 31)
-    other = verify(template, *target, "--seed", "6")
-    assert (other["exit_code"], other["different"]) == (1, 30)
-    more = verify(template, *target[:-1], "32", "--seed", "5")
-    assert more["missing"] == 2
-    remove_branch(slapd_directory)

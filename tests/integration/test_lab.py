@@ -105,8 +105,8 @@ _LIVE_ON = "import time; time.sleep(600)"
 _HOLDER = """
 import os, subprocess, sys
 from ldapslam.lab import Lab
-with Lab(replicas=1, entries=10) as lab:
-    print(lab.folder, *(server.pid for server in lab.servers), flush=True)
+with Lab(entries=10) as lab:
+    print(lab.folder, lab.supplier.pid, flush=True)
     {body}
 """
 

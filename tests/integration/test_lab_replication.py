@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replication in labs of both servers: followed, paused, relayed, broken."""
+"""Replication in labs of both servers: followed, paused, broken."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ldapslam.lab import Choices, LabError, Server
 from ldapslam.lab.people import STRUCTURE_ENTRIES, SUFFIX
 from support.lab import FAST, Lab
 from support.labs import ds389_trio_is_long
-from support.relay import Relay
 
 _TIMEOUT_S = 60.0
 _LONG = pytest.mark.long
@@ -94,28 +93,6 @@ def test_a_paused_replica_stays_behind_until_it_is_resumed(trio: Lab) -> None:
     trio.wait_in_sync(_TIMEOUT_S)
     assert description(trio, first, 3) == "while paused"
     assert [server.pid for server in trio.servers] == pids
-
-
-@ds389_trio_is_long
-def test_replication_can_be_led_through_a_relay(trio: Lab) -> None:
-    replica = trio.replicas[1]
-    end = trio.supplier if trio.kind == "slapd" else replica
-    with Relay(f"127.0.0.1:{end.port}") as relay:
-        trio.pause_replication(replica)
-        trio.resume_replication(replica, relay.address)
-        describe(trio, trio.supplier, 4, "through the relay")
-        trio.wait_in_sync(_TIMEOUT_S)
-        relay.cut()
-        describe(trio, trio.supplier, 4, "cut off")
-        wait_until(lambda: description(trio, trio.replicas[0], 4) == "cut off")
-        assert description(trio, replica, 4) == "through the relay"
-        relay.mend()
-        trio.wait_in_sync(_TIMEOUT_S)
-        trio.pause_replication(replica)
-    trio.resume_replication(replica)
-    describe(trio, trio.supplier, 4, "direct")
-    trio.wait_in_sync(_TIMEOUT_S)
-    assert description(trio, replica, 4) == "direct"
 
 
 @pytest.mark.parametrize(
