@@ -201,19 +201,3 @@ def test_an_ended_run_gets_its_verdict_in_list_and_show(
     assert rows[cancelled] == ["fleet-test", "cancelled", "INVALID"]
     shown = ldapslam("show", failing, "--coordinator", fleet.address).stdout
     assert f"verdict    {verdict}" in shown.splitlines()
-
-
-def test_a_run_that_a_killed_coordinator_left_unjudged_is_judged_and_reported(
-    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
-) -> None:
-    first = start("--on-run-end", "true")
-    agents("a")
-    run_id = fleet.submit(job_text())
-    fleet.wait_for(run_id, "finished")
-    first.process.kill()
-    first.wait()
-    with fleet.opened_store() as store:
-        assert store.run(run_id).verdict is None
-    second = start("--on-run-end", "true")
-    verdict = verdict_of(fleet, run_id)
-    second.wait_for_text(f"on_run_end: {verdict}: the command succeeded")
