@@ -17,6 +17,7 @@ from prometheus_client.samples import Sample
 from support.command_line import Running, ldapslam
 from support.dashboard import asked
 from support.fleet import FleetOfProcesses, job_text
+from support.intervals import stored_intervals
 from support.lab import Lab
 
 JOB = """\
@@ -131,10 +132,18 @@ def test_a_coordinator_shows_what_the_dashboard_asks_for(
     options = ("--listen", fleet.address, "--store", fleet.store, "--metrics", "0")
     with Running("coordinator", *options, cwd=fleet.folder) as running:
         running.wait_for_text("coordinator on ")
-        scraped = Scraped(url_in(running.stderr))
+        url = url_in(running.stderr)
+        scraped = Scraped(url)
         fleet.start_agent("a")
         fleet.wait_for_agents("a", timeout_s=90)
-        fleet.submit(job_of(lab, "5s"))
+        scraped.again()
+        assert scraped.values("ldapslam_agents", state="idle") == [1]
+        for bound in ("calls_of_a_caller", "store_writes", "live_bytes_of_a_run"):
+            [used] = scraped.values("ldapslam_bound_used", bound=bound)
+            [most] = scraped.values("ldapslam_bound_most", bound=bound)
+            assert 0 <= used < most
+            assert scraped.values("ldapslam_bound_exceeded_total", bound=bound) == [0]
+        run_id = fleet.submit(job_of(lab, "3s"))
 
         def is_complete() -> bool:
             scraped.again()
@@ -142,6 +151,19 @@ def test_a_coordinator_shows_what_the_dashboard_asks_for(
 
         fleet.wait_until(is_complete, "all that the dashboard asks for", 180)
         check_histograms(scraped)
+        assert scraped.values("ldapslam_runs_ended_total", state="finished") == [1]
+        # a while after its end the totals are there, and are those of the store
+        with fleet.opened_store() as store:
+            total = sum(
+                row.completed
+                for record in stored_intervals(store, run_id)
+                for row in record.operations
+            )
+        completed = scraped.values("ldapslam_stream_completed_total", run=run_id)
+        assert sum(completed) == total > 0
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
+            urllib.request.urlopen(url.removesuffix("metrics"), timeout=10)
+        refused.value.close()
 
 
 def test_an_address_that_is_taken_is_refused_before_anything_starts(

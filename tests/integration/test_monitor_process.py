@@ -4,6 +4,7 @@ becomes of them then is never the end of the run."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -14,19 +15,32 @@ import pytest
 
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.records import MonitorSeries
-from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
+from support.fleet import FINAL, FleetOfProcesses, job_text
 
 HOST = [{"host": "replica", "every": "100ms"}]
 
 
-def monitor_pids(fleet: FleetOfProcesses, agent: str) -> list[int]:
-    """Processes of an agent that observe."""
-    children = psutil.Process(fleet.processes[agent].pid).children()
-    return [
-        child.pid
-        for child in children
-        if "ldapslam.agent.monitoring.process" in child.cmdline()
-    ]
+@pytest.fixture
+def fleet(lasting_fleet: FleetOfProcesses) -> FleetOfProcesses:
+    return lasting_fleet
+
+
+def monitor_pids(fleet: FleetOfProcesses) -> list[int]:
+    """Processes of the agents that observe."""
+    pids = []
+    for agent in ("a", "b"):
+        for child in psutil.Process(fleet.processes[agent].pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "ldapslam.agent.monitoring.process" in child.cmdline():
+                    pids.append(child.pid)
+    return pids
+
+
+def wait_for_one_monitor(fleet: FleetOfProcesses) -> None:
+    fleet.wait_until(
+        lambda: len(monitor_pids(fleet)) == 1,
+        "the end of the monitor process that has nothing to see",
+    )
 
 
 def series_of(fleet: FleetOfProcesses, run_id: str) -> list[MonitorSeries]:
@@ -41,13 +55,9 @@ def kinds(fleet: FleetOfProcesses, run_id: str) -> list[str]:
 def test_one_agent_of_a_host_samples_it_while_there_is_load(
     fleet: FleetOfProcesses,
 ) -> None:
-    fleet.start("a", "b", engine=fake_engine())
     run_id = fleet.submit(job_text(duration="2s", monitors=HOST))
     fleet.wait_for_load(run_id)
-    fleet.wait_until(
-        lambda: len(monitor_pids(fleet, "a") + monitor_pids(fleet, "b")) == 1,
-        "the end of the monitor process that has nothing to see",
-    )
+    wait_for_one_monitor(fleet)
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     (series,) = series_of(fleet, run_id)
     # from T0 on, ten a second; a busy machine may miss some
@@ -55,7 +65,7 @@ def test_one_agent_of_a_host_samples_it_while_there_is_load(
     assert 10 <= len(series.at_ns) <= 40
     assert not series.failures
     # none is left
-    assert monitor_pids(fleet, "a") + monitor_pids(fleet, "b") == []
+    assert monitor_pids(fleet) == []
     with fleet.opened_store() as store:
         assert store.run(run_id).manifest["observer_cost"]["cpu_s"] > 0
 
@@ -63,20 +73,19 @@ def test_one_agent_of_a_host_samples_it_while_there_is_load(
 def test_a_run_goes_on_without_a_monitor_that_was_killed(
     fleet: FleetOfProcesses,
 ) -> None:
-    fleet.start("a", engine=fake_engine())
     run_id = fleet.submit(job_text(duration="2s", monitors=HOST))
     fleet.wait_for_load(run_id)
-    (pid,) = monitor_pids(fleet, "a")
+    wait_for_one_monitor(fleet)
+    [pid] = monitor_pids(fleet)
     os.kill(pid, signal.SIGKILL)
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    assert fleet.reported(run_id) == {"a": list(range(11))}
+    assert fleet.reported(run_id) == {name: list(range(11)) for name in "ab"}
     assert kinds(fleet, run_id).count("observer_failed") == 1
 
 
 def test_a_run_whose_log_may_not_be_read_is_refused_before_its_load(
     fleet: FleetOfProcesses,
 ) -> None:
-    fleet.start("a", engine=fake_engine())
     monitors = [
         {"log": "/var/log/slapd.log", "format": "openldap", "target": "replica"}
     ]
@@ -88,7 +97,6 @@ def test_a_run_whose_log_may_not_be_read_is_refused_before_its_load(
 
 
 def test_a_monitor_outlives_its_coordinator(fleet: FleetOfProcesses) -> None:
-    fleet.start("a", engine=fake_engine())
     run_id = fleet.submit(job_text(duration="3s", monitors=HOST))
     fleet.wait_for_load(run_id)
     fleet.end("coordinator", signal.SIGKILL)
@@ -110,14 +118,13 @@ def silent_uri() -> Iterator[str]:
 def test_a_run_that_is_cancelled_while_servers_are_looked_at_gives_its_agents_back(
     fleet: FleetOfProcesses, silent_uri: str
 ) -> None:
-    fleet.start("a", engine=fake_engine())
     monitors = [{"directory": "replica"}]
     run_id = fleet.submit(job_text(silent_uri, monitors=monitors))
-    fleet.wait_until(lambda: len(monitor_pids(fleet, "a")) == 1, "the monitor process")
+    fleet.wait_until(lambda: bool(monitor_pids(fleet)), "a monitor process")
     assert fleet.run(run_id).state == "preparing"
     with fleet.client() as client:
         client.cancel(run_id)
     assert fleet.wait_for(run_id, *FINAL).state == "cancelled", fleet.logs()
-    fleet.wait_until(lambda: monitor_pids(fleet, "a") == [], "its end")
+    fleet.wait_until(lambda: monitor_pids(fleet) == [], "its end")
     after = fleet.submit(job_text(duration="200ms"))
     assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()

@@ -27,26 +27,28 @@ from support.lab import Lab
 from support.replication import supplier_of
 
 
-@pytest.mark.parametrize(
-    "is_bound", [pytest.param(False, marks=pytest.mark.long), True]
-)
-def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path, is_bound: bool) -> None:
-    identity = ("-D", lab.admin_dn, "-y", lab.admin_password_file) if is_bound else ()
+def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path) -> None:
     made = ldapslam(
-        *("new", lab.supplier.uri, "-o", "first.yaml", "-r", "200/s", "-d", "2s"),
-        *("--sample", "40"),
-        *map(str, identity),
+        *("new", lab.supplier.uri, "-o", "first.yaml", "-r", "200/s", "-d", "1s"),
+        *("--sample", "40", "-D", lab.admin_dn, "-y", lab.admin_password_file),
         cwd=tmp_path,
     )
     assert made.returncode == 0, made.stderr
     assert made.stdout == "first.yaml\n"
+    said = "a sample of the first 40: there are more (--sample N)"
+    assert said in made.stderr
+    assert said in (tmp_path / "first.yaml").read_text()
     values = tmp_path / "first.values.txt"
     assert stat.S_IMODE(values.stat().st_mode) == 0o600
     found = values.read_text().splitlines()
     assert len(found) == len(set(found)) == 40
-    # p99 needs more than two seconds
-    more = ("--set", "thresholds=[lookups.search.p90 < 1s, lookups.search.empty < 1%]")
-    ended = ldapslam("run", "first.yaml", *more, cwd=tmp_path)
+    # p99 needs more than a second
+    thresholds = "[lookups.search.p90 < 1s, lookups.search.empty < 1%]"
+    ended = ldapslam(
+        *("run", "first.yaml", "--set", "run.warm_up=0s"),
+        *("--set", f"thresholds={thresholds}"),
+        cwd=tmp_path,
+    )
     assert ended.returncode in (ExitCode.PASS, ExitCode.INVALID), ended.stdout
     assert "lookups.search.empty < 1%" in ended.stdout
     assert "searches found nothing" not in ended.stdout
@@ -99,24 +101,6 @@ def test_entries_without_a_usual_attribute_are_found(
     assert "found nothing" not in checked.stderr
 
 
-@pytest.mark.parametrize(
-    ("attribute", "code", "says"),
-    [
-        ("pager", ExitCode.TARGET, "no entry with 'pager' can be read"),
-        ("a b", ExitCode.USAGE, "--attribute: "),
-    ],
-)
-def test_an_attribute_that_no_entry_has_is_told(
-    lab: Lab, tmp_path: Path, attribute: str, code: int, says: str
-) -> None:
-    made = ldapslam(
-        *("new", lab.supplier.uri, "-o", "first.yaml", "--attribute", attribute),
-        cwd=tmp_path,
-    )
-    assert made.returncode == code
-    assert says in made.stderr
-
-
 def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "first.values.txt").write_text("mine\n")
     made = ldapslam("new", lab.supplier.uri, "-o", "first.yaml", cwd=tmp_path)
@@ -126,17 +110,21 @@ def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "code", "says"),
+    ("option", "value", "code", "says"),
     [
-        ("dc=nowhere", ExitCode.TARGET, "below 'dc=nowhere'"),
-        ("x", ExitCode.USAGE, "-b: expected a DN, got 'x'"),
+        ("--attribute", "pager", ExitCode.TARGET, "no entry with 'pager' can be read"),
+        ("--attribute", "a b", ExitCode.USAGE, "--attribute: "),
+        ("--base", "dc=nowhere", ExitCode.TARGET, "below 'dc=nowhere'"),
+        ("--base", "x", ExitCode.USAGE, "-b: expected a DN, got 'x'"),
+        # 0 is no limit in LDAP
+        ("--sample", "0", ExitCode.USAGE, "--sample"),
     ],
 )
-def test_a_base_without_entries_is_told(
-    lab: Lab, tmp_path: Path, base: str, code: int, says: str
+def test_what_finds_no_entries_makes_no_job(
+    lab: Lab, tmp_path: Path, option: str, value: str, code: int, says: str
 ) -> None:
     made = ldapslam(
-        "new", lab.supplier.uri, "-o", "first.yaml", "--base", base, cwd=tmp_path
+        *("new", lab.supplier.uri, "-o", "first.yaml", option, value), cwd=tmp_path
     )
     assert made.returncode == code
     assert says in made.stderr
@@ -177,14 +165,6 @@ def test_a_suffix_that_may_not_be_read_is_passed_over(tmp_path: Path) -> None:
     assert "base: o=open" in (tmp_path / "first.yaml").read_text()
     assert chosen.returncode == ExitCode.TARGET
     assert "insufficient" in chosen.stderr.lower()
-
-
-def test_a_sample_of_no_entry_is_refused(tmp_path: Path) -> None:
-    """0 is no limit in LDAP."""
-    arguments = ("ldap://127.0.0.1:1", "first.yaml", "--sample", "0")
-    made = ldapslam("new", *arguments, cwd=tmp_path)
-    assert made.returncode == ExitCode.USAGE
-    assert "--sample" in made.stderr
 
 
 def _ended_at_one(peer: Peer, request: Request) -> bool:
@@ -240,16 +220,6 @@ def test_what_a_limit_of_the_server_left_out_is_told(
     assert said in made.stderr
     assert said in (tmp_path / "first.yaml").read_text()
     assert "so (uid=user.[0-39]) as the filter" in made.stderr
-
-
-def test_that_a_sample_is_not_all_is_told(lab: Lab, tmp_path: Path) -> None:
-    made = ldapslam(
-        *("new", lab.supplier.uri, "-o", "first.yaml", "--sample", "40"), cwd=tmp_path
-    )
-    assert made.returncode == 0, made.stderr
-    said = "a sample of the first 40: there are more (--sample N)"
-    assert said in made.stderr
-    assert said in (tmp_path / "first.yaml").read_text()
 
 
 @pytest.mark.parametrize(

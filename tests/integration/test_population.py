@@ -75,16 +75,3 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
             refused.stderr
         )
         assert dn in refused.stderr
-
-
-def test_a_template_and_what_it_makes_have_one_fingerprint(tmp_path: Path) -> None:
-    ldif = tmp_path / "people.ldif"
-    made = ldapslam("data", "generate", "people", "--entries", "300", "-o", ldif)
-    assert made.returncode == 0, made.stderr
-    one = ldapslam("data", "verify", "people", "--entries", "300")
-    other = ldapslam("data", "verify", ldif)
-    assert one.stdout == other.stdout
-    assert one.stdout.startswith("fingerprint ")
-    assert one.stdout.endswith(" of 302 entries\n")
-    without = ldapslam("data", "verify", ldif, "--ignore", "mail")
-    assert without.stdout != one.stdout

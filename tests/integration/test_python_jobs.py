@@ -48,7 +48,7 @@ def write_job(
     name: str = "lookups",
     load: str = "{clients: 2, think_time: 5ms}",
     sends: str = "",
-    duration: str = "2s",
+    duration: str = "1s",
     class_name: str = "Lookups",
     rest: str = "",
 ) -> Path:
@@ -60,7 +60,7 @@ def write_job(
             password_file=lab.admin_password_file,
             name=name,
             load=load,
-            sends=sends or python_stream(lab, class_name),
+            sends=sends or python_stream(lab, f"support.python_jobs:{class_name}"),
             duration=duration,
             rest=rest,
         )
@@ -68,9 +68,9 @@ def write_job(
     return path
 
 
-def python_stream(lab: Lab, class_name: str) -> str:
+def python_stream(lab: Lab, class_path: str) -> str:
     return (
-        f"python: {{class: 'support.python_jobs:{class_name}', "
+        f"python: {{class: '{class_path}', "
         f"operations: [find, miss], options: {{base: '{lab.people_dn}'}}}}"
     )
 
@@ -115,7 +115,7 @@ def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
     assert done.returncode == 0, done.stdout + done.stderr
     result = result_of(job)
     find, miss = (result["streams"]["lookups"][name] for name in ("find", "miss"))
-    assert find["succeeded"] == find["completed"] > 50
+    assert find["succeeded"] == find["completed"] > 20
     # one entry for each search, and the code that was expected for each miss
     assert find["entries_returned"] == find["succeeded"]
     assert miss["expected"] == miss["completed"] == miss["result_codes"]["noSuchObject"]
@@ -133,40 +133,33 @@ def _long(*values: object) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("class_name", "code", "message"),
+    ("class_path", "code", "message"),
     [
-        _long("RaisesInSetUp", 2, "failed in its set-up: KeyError: 'cannot'"),
-        _long("Forks", 2, "forked, and its copy returned"),
-        ("Dies", 3, "ended in its set-up: SIGSEGV"),
-        _long("NoJob", 2, "is no subclass of PythonJob"),
-        ("Missing", 2, "does not exist"),
+        _long(
+            "support.python_jobs:RaisesInSetUp",
+            2,
+            "failed in its set-up: KeyError: 'cannot'",
+        ),
+        _long("support.python_jobs:Forks", 2, "forked, and its copy returned"),
+        ("support.python_jobs:Dies", 3, "ended in its set-up: SIGSEGV"),
+        _long("support.python_jobs:NoJob", 2, "is no subclass of PythonJob"),
+        ("support.python_jobs:Missing", 2, "does not exist"),
+        ("no.such.module:Class", 2, "'no.such.module' cannot be imported"),
+        (
+            "support.python_jobs:Probe",
+            2,
+            "records the operations ['find'], the job names ['find', 'miss']",
+        ),
     ],
 )
 def test_a_class_at_fault_is_named_before_any_load(
-    lab: Lab, tmp_path: Path, class_name: str, code: int, message: str
+    lab: Lab, tmp_path: Path, class_path: str, code: int, message: str
 ) -> None:
-    done = run(write_job(tmp_path, lab, class_name=class_name))
+    done = run(write_job(tmp_path, lab, sends=python_stream(lab, class_path)))
     assert message in done.stderr
     assert "stream 'lookups'" in done.stderr
     assert done.returncode == code, done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_a_module_that_is_not_installed_is_named(lab: Lab, tmp_path: Path) -> None:
-    sends = "python: {class: 'no.such.module:Class', operations: [find]}"
-    done = run(write_job(tmp_path, lab, sends=sends))
-    assert done.returncode == 2
-    assert "'no.such.module' cannot be imported" in done.stderr
-    assert "install the class on every agent" in done.stderr
-
-
-def test_operations_of_job_and_class_must_be_the_same(lab: Lab, tmp_path: Path) -> None:
-    sends = "python: {class: 'support.python_jobs:Lookups', operations: [find]}"
-    done = run(write_job(tmp_path, lab, sends=sends))
-    assert done.returncode == 2
-    assert "records the operations ['find', 'miss'], the job names ['find']" in (
-        done.stderr
-    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +180,7 @@ def test_a_class_that_fails_under_load_ends_the_run_and_is_named(
 
 
 def test_what_hangs_at_the_end_is_unresolved(lab: Lab, tmp_path: Path) -> None:
-    job = write_job(tmp_path, lab, class_name="Hangs", duration="1s")
+    job = write_job(tmp_path, lab, class_name="Hangs")
     done = run(job)
     assert done.returncode == 1  # nothing had an answer
     find = result_of(job)["streams"]["lookups"]["find"]
@@ -199,7 +192,7 @@ def test_the_example_of_the_guide_runs(lab: Lab, tmp_path: Path) -> None:
         "targets": f"{{supplier: '{lab.supplier.uri}'}}",
         "bind": f"{{dn: '{lab.admin_dn}', "
         f"password: {{file: '{lab.admin_password_file}'}}}}",
-        "run": "{duration: 2s}",
+        "run": "{duration: 1s}",
         # so few people that clients meet
         "streams.counters.python.options.people": "3",
     }
@@ -235,9 +228,7 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
 
 
 def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) -> None:
-    job = write_job(
-        tmp_path, lab, sends=burst(lab, "1"), load="{clients: 12}", duration="1s"
-    )
+    job = write_job(tmp_path, lab, sends=burst(lab, "1"), load="{clients: 12}")
     text = job.read_text()
     job.write_text(
         "\n".join(line for line in text.splitlines() if "validity:" not in line)

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import signal
 import tempfile
 import time
 from pathlib import Path
@@ -27,13 +25,13 @@ CACHE = "cn=userRoot,cn=ldbm database,cn=plugins,cn=config"
 
 
 def study(
-    folder: Path, name: str, *options: str, code: int = 0, timeout_s: float = 300
+    folder: Path, name: str, *options: str, timeout_s: float = 300
 ) -> dict[str, Any]:
     """What study.json says."""
     file = STUDIES / f"{name}.yaml"
     options = ("--set", BUSY_HOST, *options)
     done = ldapslam("study", file, *options, cwd=folder, timeout_s=timeout_s)
-    assert done.returncode == code, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     out = folder / "ldapslam-runs" / f"study-{name}"
     for report in ("study.html", "study.pdf", "study.txt"):
         assert (out / report).stat().st_size > 999
@@ -75,40 +73,6 @@ def test_many_client_machines_or_few(slapd_installed: None, tmp_path: Path) -> N
     assert found[(18,)]["published"]["mean response time (ms)"] == 430
 
 
-@pytest.mark.long
-def test_few_client_machines_are_called_the_limit(
-    slapd_installed: None, tmp_path: Path
-) -> None:
-    """One agent with as many clients as it can serve without a pause."""
-    content = study(
-        tmp_path,
-        "client-machines",
-        "--lab",
-        *("--var", "duration=2s", "--var", "think_time=0s", "--var", "clients=40"),
-        *changes("axes.agents=[1]", "attempts=1", "fields={}"),
-        code=3,
-    )
-    [point] = content["points"]
-    assert point["verdict"] == "INVALID"
-    [run] = point["runs"]
-    assert "an agent was disturbed" in "; ".join(run["reasons"])
-
-
-@pytest.fixture
-def cache_options(ds389_trio: Lab) -> list[str]:
-    """The study of the entry cache, on a directory that is there already."""
-    password = ds389_trio.admin_password_file
-    return [
-        *("--var", f"uri={ds389_trio.supplier.uri}", "--var", "users=1000"),
-        *("--var", "clients=2", "--var", "warm_up=0s"),
-        *changes(
-            f"bind={{dn: '{ds389_trio.admin_dn}', password: {{file: {password}}}}}",
-            "axes.cachesize.values=[200, 1000]",
-            "settle=0s",
-        ),
-    ]
-
-
 def cache_size(lab: Lab) -> list[bytes]:
     connection = ldap.initialize(lab.supplier.uri)
     connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
@@ -119,44 +83,26 @@ def cache_size(lab: Lab) -> list[bytes]:
 
 @pytest.mark.long
 def test_the_size_of_a_cache_is_changed_and_put_back(
-    ds389_trio: Lab, cache_options: list[str], tmp_path: Path
+    ds389_trio: Lab, tmp_path: Path
 ) -> None:
     before = cache_size(ds389_trio)
+    password = ds389_trio.admin_password_file
     content = study(
         tmp_path,
         "entry-cache",
-        *cache_options,
-        "--var",
-        "duration=2s",
-        "--set",
-        "repeats=1",
+        *("--var", f"uri={ds389_trio.supplier.uri}", "--var", "users=1000"),
+        *("--var", "clients=2", "--var", "warm_up=0s", "--var", "duration=2s"),
+        *changes(
+            f"bind={{dn: '{ds389_trio.admin_dn}', password: {{file: {password}}}}}",
+            "axes.cachesize.values=[200, 1000]",
+            "settle=0s",
+            "repeats=1",
+        ),
     )
     found = rows(content)
     for size in (200, 1000):
         assert found[(size,)]["measured"]["searches/s"]["mean"] > 100
     assert found[(250000,)]["published"]["searches/s"] == 18547.43
-    assert cache_size(ds389_trio) == before
-
-
-def test_a_killed_study_of_a_cache_can_be_put_back(
-    ds389_trio: Lab, cache_options: list[str], tmp_path: Path
-) -> None:
-    before = cache_size(ds389_trio)
-    arguments = ["study", str(STUDIES / "entry-cache.yaml"), *cache_options]
-    arguments += ["--var", "duration=60s"]
-    runs = tmp_path / "ldapslam-runs" / "study-entry-cache" / "runs"
-    with Running(*arguments, cwd=tmp_path) as running:
-        deadline_s = time.monotonic() + 60
-        while not any("is running" in one.read_text() for one in runs.glob("*.log")):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
-        assert cache_size(ds389_trio) != before
-        os.kill(running.process.pid, signal.SIGKILL)
-        running.process.wait(60)
-    assert cache_size(ds389_trio) != before
-    done = ldapslam(*arguments, "--restore", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "nsslapd-cachesize" in done.stderr
     assert cache_size(ds389_trio) == before
 
 
@@ -229,17 +175,18 @@ def test_a_supplier_and_its_replicas(slapd_installed: None, tmp_path: Path) -> N
     writes = [measured["C2"][one]["mean"] for one in ("adds", "modifies", "deletes")]
     assert sum(writes) == pytest.approx(100, abs=25)
     runs = tmp_path / "ldapslam-runs" / f"study-{file.stem}" / "runs"
-    first = json.loads(min(runs.glob("*/result.json")).read_text())
-    assert first["replication"]["converged"]
-    assert first["replication"]["content"]["difference_count"] == 0
+    results = [json.loads(path.read_text()) for path in runs.glob("*/result.json")]
+    checks = [one["replication"] for one in results if one["replication"]]
+    assert checks
+    for check in checks:
+        assert check["converged"]
+        assert check["content"]["difference_count"] == 0
 
 
-@pytest.mark.parametrize(
-    "command", [("study", STUDIES / "client-machines.yaml", "--lab"), ("demo",)]
-)
-def test_a_killed_command_leaves_no_lab(
-    slapd_installed: None, tmp_path: Path, command: tuple[str | Path, ...]
+def test_a_command_that_is_killed_while_its_lab_comes_up_leaves_none(
+    slapd_installed: None, tmp_path: Path
 ) -> None:
+    command = ("study", STUDIES / "client-machines.yaml", "--lab")
     with Running(*command, cwd=tmp_path) as running:
         process = psutil.Process(running.process.pid)
         server, folder = _server_of_lab(process)

@@ -341,7 +341,7 @@ class Operator:
     ) -> None:
         self.fleet, self._capsys = fleet, capsys
         self.job = fleet.folder / "job.json"
-        self.job.write_text(job_text())
+        self.job.write_text(job_text(duration="200ms"))
 
     def start_agent(self) -> None:
         """An agent of any job, and wait for it."""
@@ -380,10 +380,10 @@ def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
 ) -> None:
     fleet = operator.fleet
     operator.start_agent()
-    first = operator.submit("--at", "+3s")
+    first = operator.submit("--at", "+2s")
     second = operator.submit("--after", first)
     never = operator.submit("--after", first, "--if", "pass")
-    often = ("--every", "4s", "--until", "+14s", "--name", "often")
+    often = ("--every", "3s", "--until", "+7s", "--name", "often")
     schedule_id = operator.submit(*often, "--overlap", "queue", "--misfire", "run_all")
     waiting = fleet.run(second)
     assert (waiting.state, first in waiting.state_detail) == ("queued", True)
@@ -466,15 +466,8 @@ def test_a_single_run_is_kept_back_until_it_is_resumed(operator: Operator) -> No
 
 
 REFUSALS = [
-    (["--cron", "* * * *"], "expected 5 fields, got 4"),
-    (["--cron", "0 0 * * *", "--every", "1h"], "give one of them"),
     (["--cron", "0 0 * * *", "--at", "+1h"], "--at is for one run"),
     (["--cron", "0 0 * * *", "--wait"], "has no end"),
-    (["--every", "6"], "write the unit: 6s"),
-    (["--at", "2020-01-01"], "has passed"),
-    (["--at", "2030-03-31T02:30", "--tz", "Europe/Berlin"], "does not exist"),
-    (["--at", "soon"], "expected a time of day, got 'soon'"),
-    (["--at", "+1h", "--tz", "Berlin"], "time zone 'Berlin' is not known"),
     (["--overlap", "queue"], "--overlap is for schedules"),
     (["--at", "+1h", "--name", "x"], "--name is for schedules"),
     (["--misfire", "skip"], "--misfire is for runs that have a time"),

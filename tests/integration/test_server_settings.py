@@ -97,30 +97,9 @@ def studies(trio: Lab, tmp_path: Path) -> Studies:
 
 
 @ds389_trio_is_long
-def test_what_a_killed_study_has_changed_is_no_other_ones_original(
+def test_a_study_puts_back_what_it_and_no_other_one_has_changed(
     studies: Studies,
 ) -> None:
-    before = studies.idle_s()
-    with studies.running("first") as study:
-        studies.wait_for_load("first")
-        os.kill(study.process.pid, signal.SIGKILL)
-        study.process.wait(60)
-    studies.assert_refused(studies.run("second"), by="first")
-    # the server by another address
-    other = studies.run("third", uri=studies.lab.supplier.ldaps_uri)
-    studies.assert_refused(other, by="first")
-    nothing = studies.run("second", "--restore")
-    assert "nothing to put back" in nothing.stderr
-    assert studies.idle_s() == [b"1111"]
-    done = studies.run("first", "--restore")
-    assert studies.attribute in done.stderr
-    assert done.returncode == 0
-    assert studies.idle_s() == before
-    assert "nothing to put back" in studies.run("first", "--restore").stderr
-
-
-@ds389_trio_is_long
-def test_two_studies_do_not_change_a_server_at_once(studies: Studies) -> None:
     before = studies.idle_s()
     with studies.running("first") as study:
         studies.wait_for_load("first")
@@ -133,3 +112,18 @@ def test_two_studies_do_not_change_a_server_at_once(studies: Studies) -> None:
         os.kill(study.process.pid, signal.SIGINT)
         assert study.process.wait(60) == 130
     assert studies.idle_s() == before
+    with studies.running("killed") as study:
+        studies.wait_for_load("killed")
+        study.process.kill()
+        study.process.wait(60)
+    # the server by another address
+    other = studies.run("fourth", uri=studies.lab.supplier.ldaps_uri)
+    studies.assert_refused(other, by="killed")
+    nothing = studies.run("second", "--restore")
+    assert "nothing to put back" in nothing.stderr
+    assert studies.idle_s() == [b"1111"]
+    done = studies.run("killed", "--restore")
+    assert studies.attribute in done.stderr
+    assert done.returncode == 0
+    assert studies.idle_s() == before
+    assert "nothing to put back" in studies.run("killed", "--restore").stderr

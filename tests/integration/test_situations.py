@@ -70,6 +70,9 @@ ADD_AGAIN = {
 FAST = "load.*.response_time.p99 < 100ms"
 LENIENT = "load.*.response_time.p99 < 1s"
 
+#: Long enough for what holds from the first request on.
+SHORT = {"duration": "2s"}
+
 #: Other work on the machine is not what most situations are about.
 SHARED = {
     "disturbed_intervals": "50%",
@@ -133,12 +136,13 @@ MONITORED = {"monitors": [{"directory": "server", "every": "200ms"}]}
 
 #: One of each cause, for `make test`.
 QUICK = {
-    "slow": Situation("FAIL", "≥ ", delays=[(1, 150)], thresholds=(FAST,)),
+    "slow": Situation("FAIL", "≥ ", delays=[(1, 150)], thresholds=(FAST,), run=SHORT),
     "overloaded": Situation(
         "FAIL",
         "overloaded: ",
         load={**NARROW, "max_backlog": 50},
         delays=[(1, 10)],
+        run=SHORT,
     ),
     "dies, closed": Situation(
         "FAIL", "unavailable", load=CLOSED, act=lambda s: s.die()
@@ -150,7 +154,7 @@ QUICK = {
         act=lambda s: s.stop_generator(0.5),
     ),
     "data that is not there": Situation(
-        "FAIL", "searches found nothing", "slapd", operations=(NOBODY,)
+        "FAIL", "searches found nothing", "slapd", operations=(NOBODY,), run=SHORT
     ),
     "hopeless, ended early": Situation(
         "FAIL",
@@ -177,6 +181,7 @@ QUICK = {
             "server.search.per_sent > 90%",
             "server.search.per_sent < 1.01",
         ),
+        run=SHORT,
     ),
 }
 

@@ -15,7 +15,7 @@ from support.command_line import ldapslam
 from support.lab import Lab
 
 JOB = """
-vars: {uri: null, clients: 1, duration: 2s}
+vars: {uri: null, clients: 1, duration: 1s}
 name: lookups
 targets: {directory: "${uri}"}
 run: {duration: "${duration}", interval: 250ms}
@@ -122,7 +122,7 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
     objective, also = "readers.search.throughput < 300/s", "*.*.errors < 50%"
     search = ("--load", "clients", "--from", "1", "--to", "4", "--precision", "0.9")
     done = ldapslam(
-        *("capacity", "job.yaml", *uri(lab), *search),
+        *("capacity", "job.yaml", *uri(lab), "--var", "duration=2s", *search),
         *("--objective", f"{objective} and {also}", "--json"),
         cwd=tmp_path,
     )
