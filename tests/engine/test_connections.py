@@ -42,6 +42,7 @@ from support.fake_ldap import (
     Peer,
     Request,
     answer,
+    answer_with,
     never,
     result,
     send_and_stay,
@@ -77,7 +78,7 @@ def test_unreachable_server_fails_prepare_with_its_uri(uri: str) -> None:
 
 def test_refused_bind_fails_prepare_with_the_words_of_the_server() -> None:
     """As far as they are UTF-8."""
-    with FakeLdap(answer, bind_code=49, bind_text=b"caf\xe9") as server:
+    with FakeLdap(answer, on_bind=answer_with(49, b"caf\xe9")) as server:
         error = connect_error(server.uri, bind_dn="cn=a", bind_password=b"b")
     assert (error.stage, error.code) == ("bind", 49)
     assert "caf\N{REPLACEMENT CHARACTER}" in error.detail
