@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that are killed, stopped, terminated or started twice, at full load.
 
-For each: what was promised happens, within its deadline, and the books balance. How an
-agent or engine is lost is also in tests/integration/test_fleet.py, with fake engines.
+For each: what was promised happens, within its deadline, and the books balance.
+tests/integration/test_fleet.py and test_fleet_restart.py lose engines and agents in
+more ways, with fake engines; test_random_faults.py checks the books of that.
 """
 
 from __future__ import annotations
@@ -73,44 +74,6 @@ def test_an_agent_that_is_killed_is_lost_with_what_it_had_begun(
     assert summary_of(fleet, run_id).verdict == "INVALID"
 
 
-def test_with_continue_the_other_agents_go_on(fleet: ChaosFleet) -> None:
-    run_id = fleet.submit_load(duration="8s", on_agent_loss="continue")
-    fleet.wait_for_load(run_id)
-    fleet.kill("a")
-    books = check_ended(fleet, run_id, "a")
-    assert {agent for agent, _ in missing(books)} == {"a"}
-    assert "intervals_complete" in broken_rules(fleet, run_id)
-
-
-def test_an_engine_that_is_killed_fails_the_run_at_once(fleet: ChaosFleet) -> None:
-    run_id = fleet.submit_load(duration="30s")
-    fleet.wait_for_load(run_id)
-    engine = fleet.engine("a")
-    assert engine is not None
-    killed_s = time.monotonic()
-    engine.kill()
-    fleet.wait_until(lambda: "agent_failed" in fleet.events(run_id), "it", 5.0)
-    assert time.monotonic() - killed_s < 1.0 + _SLACK_S
-    books = check_ended(fleet, run_id, "a", state="failed")
-    assert "killed by SIGKILL" in books.run.state_detail
-    assert books.is_complete("b")
-
-
-def test_an_agent_that_hangs_does_not_load_beyond_its_lease(fleet: ChaosFleet) -> None:
-    """Its engine's process ends the load by itself; nothing of it is lost."""
-    run_id = fleet.submit_load(duration="60s", coordinator_timeout=f"{_GRACE_S:g}s")
-    fleet.wait_for_load(run_id)
-    stopped_s = time.monotonic()
-    fleet.send_signal("a", signal.SIGSTOP)
-    fleet.wait_for(run_id, *FINAL, timeout_s=30.0)
-    # the others were drained when it was given up
-    fleet.send_signal("a", signal.SIGCONT)
-    books = check_ended(fleet, run_id, state="failed")
-    assert all(books.is_complete(agent) for agent in AGENTS)
-    assert books.arrived_s["a"][-1] - stopped_s < _GRACE_S + 1.0
-    assert "agent 'a' was lost" in books.run.state_detail
-
-
 def test_a_run_goes_on_when_its_coordinator_is_killed_and_restarted(
     fleet: ChaosFleet,
 ) -> None:
@@ -126,17 +89,6 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_restarted(
     assert len(books.run.manifest["adopted"]) == 1
     assert broken_rules(fleet, run_id) == set()
     check_ended(fleet, queued)
-
-
-def test_a_coordinator_may_be_killed_again_and_again(fleet: ChaosFleet) -> None:
-    run_id = fleet.submit_load(duration="20s")
-    fleet.wait_for_load(run_id)
-    for _ in range(4):
-        fleet.kill("coordinator")
-        fleet.start_coordinator()
-        time.sleep(0.5)
-    books = check_ended(fleet, run_id)
-    assert len(books.run.manifest["adopted"]) == 4
 
 
 def test_a_coordinator_that_is_away_beyond_the_grace_finds_what_was_measured(
@@ -169,16 +121,6 @@ def test_a_coordinator_that_stands_still_for_a_while_loses_nobody(
     check_ended(fleet, run_id)
 
 
-def test_sigterm_has_an_agent_drain_deliver_and_leave(fleet: ChaosFleet) -> None:
-    run_id = fleet.submit_load(duration="30s")
-    fleet.wait_for_load(run_id)
-    assert fleet.end("a") == 0
-    assert fleet.undelivered("a") == 0
-    books = check_ended(fleet, run_id, state="failed")
-    assert "agent 'a' ended early" in books.run.state_detail
-    assert all(books.is_complete(agent) for agent in AGENTS)
-
-
 def test_sigterm_has_a_coordinator_cancel_and_drain(fleet: ChaosFleet) -> None:
     run_id = fleet.submit_load(duration="30s")
     fleet.wait_for_load(run_id)
@@ -186,16 +128,6 @@ def test_sigterm_has_a_coordinator_cancel_and_drain(fleet: ChaosFleet) -> None:
     fleet.start_coordinator()
     books = check_ended(fleet, run_id, state="cancelled")
     assert all(books.is_complete(agent) for agent in AGENTS)
-
-
-def test_a_coordinator_may_leave_its_runs_to_its_successor(chaos: ChaosFleet) -> None:
-    chaos.options["coordinator"] = {"leave_runs": True}
-    chaos.begin(*AGENTS)
-    run_id = chaos.submit_load(duration="10s")
-    chaos.wait_for_load(run_id)
-    assert chaos.end("coordinator") == 0
-    chaos.start_coordinator()
-    check_ended(chaos, run_id)
 
 
 def test_slapd_has_counted_what_is_in_the_store(fleet: ChaosFleet, lab: Lab) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ldapslam.lab.certificates import Authority
-from support.engine import MS, Result, connect_error, run, stream
+from support.engine import ADMIN, MS, Result, connect_error, run, stream
 from support.fake_ldap import (
     AfterSome,
     FakeLdap,
@@ -103,8 +103,7 @@ def test_the_certificate_must_be_of_the_name_not_of_the_address(
             "scheme": "ldap" if start_tls else "ldaps",
             "start_tls": start_tls,
             "ca_file": str(authority.ca_file),
-            "bind_dn": "cn=admin",
-            "bind_password": b"secret",
+            **ADMIN,
         }
         where = f"127.0.0.1/{server.port}"
         outcome = run(stream(**named(server.port, where, name="[::1]", **chosen)))
@@ -141,8 +140,7 @@ def test_a_connection_that_is_lost_before_the_bind_is_not_replaced_behind_our_ba
                 connections=1,
                 start_tls=True,
                 ca_file=str(authority.ca_file),
-                bind_dn="cn=admin",
-                bind_password=b"secret",
+                **ADMIN,
             )
             assert server.connections == before + 1
     assert passwords == []
@@ -157,12 +155,7 @@ def test_a_referral_to_elsewhere_is_counted_and_not_followed(addresses: str) -> 
         with FakeLdap(refer, on_bind=refer) as server:
             where = addresses.format(port=server.port)
             outcome = run(stream(server.uri, addresses=[where]))
-            error = connect_error(
-                server.uri,
-                addresses=[where],
-                bind_dn="cn=admin",
-                bind_password=b"secret",
-            )
+            error = connect_error(server.uri, addresses=[where], **ADMIN)
         assert outcome.result_codes() == {10: outcome.count("failed")}
         assert outcome.stream_count("connects") == 4
         assert error.code == 10

@@ -18,6 +18,7 @@ from ldapslam.agent._engine import Responder
 from ldapslam.lab.certificates import Authority
 from ldapslam.results.histogram import Histogram
 from support.engine import (
+    ADMIN,
     MS,
     RECEIVE_LAG,
     RESPONSE_TIME,
@@ -42,6 +43,7 @@ from support.fake_ldap import (
     Peer,
     Request,
     answer,
+    answer_with,
     never,
     result,
     send_and_stay,
@@ -77,7 +79,7 @@ def test_unreachable_server_fails_prepare_with_its_uri(uri: str) -> None:
 
 def test_refused_bind_fails_prepare_with_the_words_of_the_server() -> None:
     """As far as they are UTF-8."""
-    with FakeLdap(answer, bind_code=49, bind_text=b"caf\xe9") as server:
+    with FakeLdap(answer, on_bind=answer_with(49, b"caf\xe9")) as server:
         error = connect_error(server.uri, bind_dn="cn=a", bind_password=b"b")
     assert (error.stage, error.code) == ("bind", 49)
     assert "caf\N{REPLACEMENT CHARACTER}" in error.detail
@@ -105,11 +107,7 @@ def test_load_runs_over_tls_with_kernel_stamps(
     with FakeLdap(answer, tls=tls, tls_at_once=not start_tls) as server:
         outcome = run(
             stream(
-                server.uri,
-                start_tls=start_tls,
-                ca_file=str(authority.ca_file),
-                bind_dn="cn=admin",
-                bind_password=b"secret",
+                server.uri, start_tls=start_tls, ca_file=str(authority.ca_file), **ADMIN
             )
         )
     completed = outcome.count("succeeded")
@@ -226,11 +224,7 @@ def test_each_step_of_a_set_up_has_its_own_time(
     with FakeLdap(answer, tls=tls, tls_at_once=not start_tls, **behaviour) as server:
         outcome = run(
             stream(
-                server.uri,
-                start_tls=start_tls,
-                ca_file=str(authority.ca_file),
-                bind_dn="cn=admin",
-                bind_password=b"secret",
+                server.uri, start_tls=start_tls, ca_file=str(authority.ca_file), **ADMIN
             )
         )
     times = {name: set_up_times(outcome, name) for name in SET_UP_TIMES}
@@ -336,8 +330,7 @@ def test_slow_binds_wait_for_each_other_no_more_than_clients_do() -> None:
         stream(
             server.uri,
             connections=100,
-            bind_dn="cn=admin",
-            bind_password=b"secret",
+            **ADMIN,
             reconnect_operations=1,
         ),
         duration_ns=1000 * MS,

@@ -15,7 +15,7 @@ import pytest
 
 from ldapslam.agent._engine import ConnectError
 from ldapslam.lab.certificates import Authority
-from support.engine import MS, Result, S, connect_error, run, stream
+from support.engine import ADMIN, MS, Result, S, connect_error, run, stream
 from support.fake_ldap import (
     SEARCH_ENTRY,
     AfterSome,
@@ -44,8 +44,6 @@ from support.fake_tls import (
     fatal_alert,
     record,
 )
-
-_CREDENTIALS = {"bind_dn": "cn=admin", "bind_password": b"secret"}
 
 
 def refusal(uri: str, **changes: object) -> ConnectError:
@@ -102,7 +100,7 @@ BINDS: dict[str, Behaviour] = {
 @pytest.mark.parametrize("on_bind", BINDS.values(), ids=BINDS.keys())
 def test_bind_that_is_not_answered_as_one_fails_prepare(on_bind: Behaviour) -> None:
     with FakeLdap(answer, on_bind=on_bind) as server:
-        error = refusal(server.uri, **_CREDENTIALS)
+        error = refusal(server.uri, **ADMIN)
     assert (error.uri, error.stage) == (server.uri, "bind")
     assert error.code != 0
     assert "secret" not in str(error)
@@ -120,7 +118,7 @@ def test_bind_that_fails_under_load_is_counted_and_tried_again(
 
     lost = AfterSome(5, then=lambda peer, request: False)
     with FakeLdap(lost, on_bind=first_is_good) as server:
-        outcome = replaced(server, **_CREDENTIALS)
+        outcome = replaced(server, **ADMIN)
     assert outcome.stream_count("connects") == 4
     assert outcome.stream_count("connect_failures") >= 4
     assert outcome.count("succeeded") == 20
@@ -130,7 +128,7 @@ def test_bind_that_fails_under_load_is_counted_and_tried_again(
 def test_bind_answered_with_garbage_credentials_is_a_bind_all_the_same() -> None:
     taken = send_and_stay(lambda r: result(r, more=CREDENTIALS))
     with FakeLdap(answer, on_bind=taken) as server:
-        outcome = run(stream(server.uri, think_time_ns=MS, **_CREDENTIALS))
+        outcome = run(stream(server.uri, think_time_ns=MS, **ADMIN))
     assert outcome.count("succeeded") >= 4
 
 
@@ -222,7 +220,7 @@ def test_start_tls_that_fails_fails_prepare(
 
     with FakeLdap(answer, on_start_tls=behaviour) as server:
         error = refusal(
-            server.uri, start_tls=True, ca_file=str(authority.ca_file), **_CREDENTIALS
+            server.uri, start_tls=True, ca_file=str(authority.ca_file), **ADMIN
         )
     assert (error.uri, error.stage) == (server.uri, "tls")
 

@@ -227,47 +227,28 @@ def test_open_load_is_spread_evenly_over_connections(
 
 
 @pytest.mark.parametrize(
-    ("rates", "carriers"),
+    ("rates", "changes", "workers"),
     [
-        ([9_999], [1]),
-        ([10_001], [2]),
-        ([1_000_000], [4]),
-        ([100, 100, 100], [1, 1, 1]),
-        ([25_000, 100], [3, 1]),
+        ([9_999], {}, 1),
+        ([10_001], {}, 2),
+        ([1_000_000], {}, 4),
+        ([100, 100, 100], {}, 3),
+        ([25_000, 100], {}, 4),
+        ([10_000], {"scripts": [(1, [(0, 0)] * 3)]}, 3),  # three requests each
+        ([30_000], {"total_connections": 12}, 1),  # of which this agent has a third
+        ([30_000], {"total_connections": 4, "connections": 2}, 2),
     ],
 )
 def test_open_streams_are_carried_by_as_few_workers_as_they_need(
-    responder: Responder, rates: list[int], carriers: list[int]
+    responder: Responder, rates: list[int], changes: dict[str, Any], workers: int
 ) -> None:
     """Each worker has a queue of its own: what waits in it cannot use the others'."""
-    engine = new_engine(
-        [
-            open_stream(responder.uri, rate, name=f"{rate}-{i}")
-            for i, rate in enumerate(rates)
-        ],
-        workers=4,
-        duration_ns=MS,
-    )
-    start(engine)
-    assert collect(engine).facts["workers"] == min(4, sum(carriers))
-
-
-@pytest.mark.parametrize(
-    ("changes", "carriers"),
-    [
-        ({"scripts": [(1, [(0, 0)] * 3)]}, 3),  # three requests each
-        ({"total_connections": 12}, 1),  # of which this agent has a third
-        ({"total_connections": 4, "connections": 2}, 2),
-    ],
-)
-def test_rate_of_an_agents_requests_decides_how_many_workers_carry_a_stream(
-    responder: Responder, changes: dict[str, Any], carriers: int
-) -> None:
-    rate = {3: 10_000, 1: 30_000, 2: 30_000}[carriers]
-    outcome = run(
-        open_stream(responder.uri, rate, **changes), workers=4, duration_ns=MS
-    )
-    assert outcome.facts["workers"] == carriers
+    loads = [
+        open_stream(responder.uri, rate, name=f"{rate}-{i}", **changes)
+        for i, rate in enumerate(rates)
+    ]
+    outcome = run(*loads, workers=4, duration_ns=MS)
+    assert outcome.facts["workers"] == workers
 
 
 def test_connections_are_dealt_to_the_uris_by_their_global_number() -> None:

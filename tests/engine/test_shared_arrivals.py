@@ -22,6 +22,13 @@ from ldapslam.jobs.rates.profile import (
 from support.shared_recorder import closed, new_recorder
 
 S = 1_000_000_000
+#: Two of four connections: 1 and 3.
+HALF: dict[str, Any] = {
+    "total_connections": 4,
+    "first_connection": 1,
+    "connection_stride": 2,
+    "connections": 2,
+}
 STEADY = (hold(100 / S, FOREVER_NS),)
 #: Later than any clock on this host, so that closing an interval finds no arrival due.
 T0 = 1 << 62
@@ -95,13 +102,7 @@ def test_agents_together_have_every_arrival_once() -> None:
 
 
 def test_poisson_arrivals_have_the_rate_and_the_spread_of_their_kind() -> None:
-    share: dict[str, Any] = {
-        "total_connections": 4,
-        "first_connection": 1,
-        "connection_stride": 2,
-        "connections": 2,
-    }
-    times = taken(arrivals(200 * S, arrivals="poisson", **share))
+    times = taken(arrivals(200 * S, arrivals="poisson", **HALF))
     # half of 100/s for 200 s: 10,000 expected, standard deviation 100
     assert len(times) == pytest.approx(10_000, abs=500)
     gaps = [b - a for a, b in itertools.pairwise(times)]
@@ -120,13 +121,7 @@ def test_uniform_arrivals_keep_to_their_slots() -> None:
 @pytest.mark.parametrize("kind", ["constant", "poisson", "uniform"])
 def test_the_run_ends_after_its_number_of_arrivals(kind: str) -> None:
     # numbers 0 to 9 over 4 connections: 1 and 3 have five of them
-    share: dict[str, Any] = {
-        "total_connections": 4,
-        "first_connection": 1,
-        "connection_stride": 2,
-        "connections": 2,
-    }
-    assert len(taken(arrivals(arrivals=kind, total_operations=10, **share))) == 5
+    assert len(taken(arrivals(arrivals=kind, total_operations=10, **HALF))) == 5
 
 
 def test_no_arrival_is_taken_at_or_after_the_end() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.cli import main
-from support.fake_ldap import FakeLdap, answer
+from support.fake_ldap import FakeLdap, answer, answer_with
 from support.lab import Lab
 
 JOB = """\
@@ -135,7 +135,7 @@ def test_a_server_that_cannot_be_used(
 @pytest.fixture
 def closed_to_anybody() -> Iterator[FakeLdap]:
     """inappropriateAuthentication (48), as slapd's `disallow bind_anon`."""
-    with FakeLdap(answer, bind_code=48, bind_text=b"anonymous bind disallowed") as one:
+    with FakeLdap(answer, on_bind=answer_with(48, b"anonymous bind disallowed")) as one:
         yield one
 
 

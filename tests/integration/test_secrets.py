@@ -27,7 +27,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 from support.command_line import Running, ldapslam
-from support.fake_ldap import FakeLdap, Peer, Request, answer, result
+from support.fake_ldap import FakeLdap, Peer, Request, answer, answer_with, result
 from support.relay import Relay
 
 #: Each with characters that encodings change, and a middle that is its own.
@@ -288,7 +288,10 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
     if shutil.which("ldapsearch") is not None:
         more += PROGRAM
 
-    with FakeLdap(directory) as server, FakeLdap(answer, bind_code=49) as refusing:
+    with (
+        FakeLdap(directory) as server,
+        FakeLdap(answer, on_bind=answer_with(49)) as refusing,
+    ):
         with contextlib.ExitStack() as stack:
             hook = tmp_path / "hook"
             hook.write_text(

@@ -10,8 +10,12 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from cryptography.x509.oid import NameOID
 
 from ldapslam.transport.credentials import TlsFiles
@@ -19,12 +23,12 @@ from ldapslam.transport.pki.certificate import (
     Role,
     build_leaf,
     certificate_pem,
-    key_pem,
     new_key,
 )
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
+AnyKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,11 @@ class Issuer:
         root: Issuer,
         *between: Issuer,
         hosts: Sequence[str] = (),
+        key: AnyKey | None = None,
     ) -> TlsFiles:
         """A certificate with those between it and the root, which alone is trusted."""
         folder.mkdir(parents=True)
-        key = new_key()
+        key = key or new_key()
         times = NOW - DAY, NOW + DAY
         leaf = build_leaf(
             self.certificate, self.key, key.public_key(), name, role, hosts, *times
@@ -74,7 +79,9 @@ class Issuer:
         files.certificate.write_bytes(
             certificate_pem(leaf) + b"".join(one.pem for one in between)
         )
-        files.key.write_bytes(key_pem(key))
+        files.key.write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        )
         files.authority.write_bytes(root.pem)
         return files
 

@@ -185,6 +185,7 @@ _BIND = {
     "bind_password": "password",
     **{name: name for name in ("mechanism", "authcid", "authzid", "realm")},
 }
+ADMIN = {"bind_dn": "cn=admin", "bind_password": b"secret"}
 _CONNECTION = (
     "connect_timeout_ns",
     "reconnect_operations",

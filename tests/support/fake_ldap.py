@@ -80,8 +80,6 @@ class FakeLdap:
         self,
         behaviour: Behaviour,
         *,
-        bind_code: int = 0,
-        bind_text: bytes = b"",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         tls_at_once: bool = False,
@@ -95,8 +93,6 @@ class FakeLdap:
         self.on_connect = on_connect
         self.requests: list[Request] = []
         self.connections = 0
-        self._bind_code = bind_code
-        self._bind_text = bind_text
         self._tls = tls
         self._tls_at_once = tls_at_once
         self._lock = threading.Lock()
@@ -189,7 +185,7 @@ class FakeLdap:
         if request.tag == BIND_REQUEST:
             if self.on_bind is not None:
                 return self.on_bind(peer, request)
-            return peer.send(result(request, self._bind_code, self._bind_text))
+            return peer.send(result(request))
         if request.tag == EXTENDED_REQUEST and _START_TLS in request.content:
             if self.on_start_tls is not None:
                 return self.on_start_tls(peer, request)
@@ -314,11 +310,8 @@ def answer(peer: Peer, request: Request) -> bool:
     return peer.send(entries + result(request))
 
 
-def answer_with(code: int) -> Behaviour:
-    def behaviour(peer: Peer, request: Request) -> bool:
-        return peer.send(result(request, code))
-
-    return behaviour
+def answer_with(code: int, text: bytes = b"") -> Behaviour:
+    return send_and_stay(lambda request: result(request, code, text))
 
 
 def never(peer: Peer, request: Request) -> bool:

@@ -52,8 +52,10 @@ def directives(unit: Path) -> dict[str, list[str]]:
     return found
 
 
-def test_there_is_a_unit_for_each_service() -> None:
+def test_there_are_units_and_a_user_for_the_services() -> None:
     assert [unit.stem for unit in UNITS] == ["ldapslam-agent", "ldapslam-coordinator"]
+    text = (DEPLOY / "systemd" / "ldapslam.sysusers").read_text()
+    assert re.search(r"^u ldapslam ", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -65,22 +67,24 @@ def test_a_unit_starts_its_command_with_the_settings_beside_it(unit: Path) -> No
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_a_unit_runs_without_root_or_capabilities(unit: Path) -> None:
+def test_a_unit_runs_without_root_and_stops_in_time(unit: Path) -> None:
     found = directives(unit)
     assert found.get("DynamicUser") == ["yes"] or found["User"] == ["ldapslam"]
     assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == [""]
     assert found["NoNewPrivileges"] == ["yes"]
     assert found["ProtectSystem"] == ["strict"]
-
-
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_a_stop_reaches_the_service_alone_and_leaves_it_time(unit: Path) -> None:
-    found = directives(unit)
     # its engines get no signal: it drains them
     assert found["KillMode"] == ["mixed"]
     assert int(found["TimeoutStopSec"][0]) >= 90
     # wrong options (exit code 2) do not become right by another start
     assert found["RestartPreventExitStatus"] == ["2"]
+
+
+def systemd_analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @needs_systemd
@@ -89,33 +93,16 @@ def test_systemd_takes_the_unit_and_finds_it_closed(unit: Path, tmp_path: Path) 
     # the command is not installed where the tests run
     copy = tmp_path / unit.name
     copy.write_text(unit.read_text().replace("/usr/bin/ldapslam", "/bin/true"))
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", str(copy)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    verified = systemd_analyze("verify", str(copy))
     of_ours = [line for line in verified.stderr.splitlines() if unit.name in line]
     assert (verified.returncode, of_ours) == (0, [])
-    judged = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(copy)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    judged = systemd_analyze("security", "--offline=true", "--no-pager", str(copy))
     level = re.search(r"exposure level for \S+: ([\d.]+)", judged.stdout)
     assert level is not None, judged.stderr
     assert float(level[1]) <= MOST_EXPOSED
     # what docs/how-to/fleet.md says of it
     documented = (DEPLOY.parents[1] / "docs" / "how-to" / "fleet.md").read_text()
     assert level[1] in documented
-
-
-def test_the_coordinators_user_is_made() -> None:
-    text = (DEPLOY / "systemd" / "ldapslam.sysusers").read_text()
-    assert re.search(r"^u ldapslam ", text, re.MULTILINE)
 
 
 # -- settings --------------------------------------------------------------------------

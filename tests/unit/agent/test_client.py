@@ -59,30 +59,28 @@ def beats(
     return found
 
 
-def test_heartbeats_come_each_second_without_reports(
+EACH_SECOND = [second + 0.1 for second in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("answered_s", "until_s", "answered_late", "expected"),
+    [
+        pytest.param([], 4, False, [1, 2, 3, 4], id="no reports"),
+        pytest.param(EACH_SECOND, 12, False, [5, 10], id="answered"),
+        pytest.param(EACH_SECOND, 6, True, [1, 3, 5], id="answered late"),
+        pytest.param([0.9, 1.9, 2.9], 7, False, [5, 6, 7], id="answered no more"),
+    ],
+)
+def test_reports_that_are_answered_stand_for_heartbeats(
     monkeypatch: pytest.MonkeyPatch,
+    answered_s: list[float],
+    until_s: float,
+    answered_late: bool,
+    expected: list[float],
 ) -> None:
-    assert beats(monkeypatch, [], 4) == [1, 2, 3, 4]
-
-
-def test_reports_that_are_answered_stand_for_four_of_five_heartbeats(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    each_second = [second + 0.1 for second in range(12)]
-    assert beats(monkeypatch, each_second, 12) == [5, 10]
-
-
-def test_reports_that_are_answered_late_stand_for_every_second_heartbeat(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    each_second = [second + 0.1 for second in range(12)]
-    assert beats(monkeypatch, each_second, 6, answered_late=True) == [1, 3, 5]
-
-
-def test_heartbeats_come_again_when_reports_are_not_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert beats(monkeypatch, [0.9, 1.9, 2.9], 7) == [5, 6, 7]
+    """For four of five; for every second heartbeat when they are answered late."""
+    found = beats(monkeypatch, answered_s, until_s, answered_late=answered_late)
+    assert found == expected
 
 
 REFUSED = pb.ReportReply.STATUS_REFUSED

@@ -77,19 +77,14 @@ def test_what_is_no_slapd_is_named(tmp_path: Path) -> None:
         slapd.find_programs(built_slapd(tmp_path / "bin/slapd", "mdb"))
 
 
-def test_missing_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(slapd, "_PROGRAM_FOLDERS", ())
-    with pytest.raises(LabError) as caught:
-        slapd.find_programs()
-    assert "apt-get install slapd" in str(caught.value.hint)
-
-
-def test_missing_ns_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ds389_programs, "_PATH", "/nonexistent")
-    with pytest.raises(LabError) as caught:
-        ds389_programs.find_programs()
-    assert "apt-get install 389-ds-base" in str(caught.value.hint)
+    for module, package in ((slapd, "slapd"), (ds389_programs, "389-ds-base")):
+        with pytest.raises(LabError) as caught:
+            module.find_programs()
+        assert f"apt-get install {package}" in str(caught.value.hint)
 
 
 def test_what_is_no_ns_slapd_is_named(tmp_path: Path) -> None:

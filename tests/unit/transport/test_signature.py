@@ -4,37 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ldapslam.base.errors import AccessRefused
 from ldapslam.transport.credentials import TlsFiles
-from ldapslam.transport.pki.certificate import (
-    Role,
-    build_authority,
-    build_leaf,
-    certificate_pem,
-    new_key,
-    read_certificates,
-)
+from ldapslam.transport.pki.certificate import Role, new_key, read_certificates
 from ldapslam.transport.pki.signature import check, sign
-from support.chains import Issuer, root
+from support.chains import DAY, NOW, AnyKey, Issuer, root
 
-NOW = datetime.now(UTC)
-DAY = timedelta(days=1)
 CONTENT = b'{"run_id":"r1","verdict":"PASS"}'
-_Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
-KEYS: dict[str, Callable[[], _Key]] = {
+KEYS: dict[str, Callable[[], AnyKey]] = {
     "EC": new_key,
     "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
     "RSA": lambda: rsa.generate_private_key(65537, 2048),
@@ -45,19 +29,8 @@ KEYS: dict[str, Callable[[], _Key]] = {
 def files_of(
     folder: Path, *, kind: str = "EC", role: Role = Role.COORDINATOR
 ) -> TlsFiles:
-    folder.mkdir()
-    authority_key, key = new_key(), KEYS[kind]()
-    authority = build_authority(authority_key, "fleet", NOW - DAY, 30 * DAY)
-    certificate = build_leaf(
-        authority, authority_key, key.public_key(), "c1", role, [], NOW - DAY, NOW + DAY
-    )
-    files = TlsFiles(folder / "cert.pem", folder / "key.pem", folder / "ca.pem")
-    files.certificate.write_bytes(certificate_pem(certificate))
-    files.authority.write_bytes(certificate_pem(authority))
-    files.key.write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
-    return files
+    top = root("fleet")
+    return top.files(folder, "c1", role, top, key=KEYS[kind]())
 
 
 def signed(content: bytes, files: TlsFiles) -> dict[str, str]:
