@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slapd and 389-DS say of themselves: their settings, and their counters to those
-who may read them. That these agree with what was sent is for test_workload.py."""
+"""The settings of slapd and 389-DS, and who may read their counters. That the counters
+agree with what was sent is for test_workload.py."""
 
 from __future__ import annotations
 

@@ -175,8 +175,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
 
 
 def one_writer_job(directory: Directory, folder: Path, count: int = 100) -> Path:
-    """Writes a job of a client that moves entries and sends controls, beside one that
-    binds."""
+    """Writes a job: one client moves entries and sends controls, another one binds."""
     [move] = moves()
     operations = controls(directory)
     operations.append({"weight": len(operations), **move})
