@@ -462,7 +462,13 @@ OPERATIONS = [
         **MISSING,
     ),
     case(
-        *("missing, and unsure", "INVALID", "5% of the intervals are missing", P99),
+        "missing, and unsure of times",
+        *("INVALID", f"not certain: {P99}", P99, SHARE, "load.*.errors < 10%"),
+        **MISSING,
+    ),
+    case(
+        "missing, and unsure of errors",
+        *("INVALID", "not certain: *.*.errors < 1%", SHARE),
         **MISSING,
     ),
     case(
