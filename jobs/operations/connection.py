@@ -103,7 +103,8 @@ class BindOperation(OperationBody):
 
     def request(self, scope: Scope) -> Node:
         if self.sasl is not None:
-            return _sasl(self.sasl.mechanism, _credentials(self.sasl, scope))
+            credentials = ber.octet_string(*_credentials(self.sasl, scope))
+            return _sasl(self.sasl.mechanism, credentials)
         password = nodes(self.password or "", scope)
         return simple_bind(dn_nodes(self.dn or "", scope), password)
 
@@ -121,7 +122,8 @@ class BindOperation(OperationBody):
 
         texts = (drawn(sasl.authcid), drawn(sasl.password), drawn(sasl.authzid))
         credentials = scope.hidden()
-        request = _sasl(sasl.mechanism, (variable(credentials),))
+        # with its tag and length, as it may be absent (RFC 4513, 5.2.1.1)
+        request = _sasl(sasl.mechanism, variable(credentials))
         variables = (sasl.mechanism, *texts, credentials)
         return self.planned(request, controls, lets=tuple(lets), sasl=variables)
 
@@ -135,7 +137,7 @@ def simple_bind(dn: Iterable[Node], password: Iterable[Node]) -> Node:
     )
 
 
-def _sasl(mechanism: str, credentials: tuple[Node, ...]) -> Node:
+def _sasl(mechanism: str, credentials: Node) -> Node:
     return ber.tlv(
         _BIND_REQUEST,
         ber.integer(_VERSION),
@@ -143,7 +145,7 @@ def _sasl(mechanism: str, credentials: tuple[Node, ...]) -> Node:
         ber.tlv(
             _SASL,
             ber.octet_string(mechanism.encode()),
-            ber.octet_string(*credentials),
+            credentials,
         ),
     )
 

@@ -155,7 +155,8 @@ def paged_search(cookie: int) -> dict[str, Any]:
 
 
 def sasl_bind(mechanism: str = "PLAIN", first: int = 0) -> dict[str, Any]:
-    """User, password and credentials are three variables, from `first` on."""
+    """User, password and credentials, with their tag and length, are three variables,
+    from `first` on."""
     name = mechanism.encode()
     return {
         "name": "bind",
@@ -166,7 +167,7 @@ def sasl_bind(mechanism: str = "PLAIN", first: int = 0) -> dict[str, Any]:
             nested(
                 0xA3,
                 literal(b"\x04" + bytes([len(name)]) + name),
-                nested(0x04, value(0)),
+                value(0),
             ),
         ),
         "values": [variable(first + 2)],

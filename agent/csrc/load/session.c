@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/session.h"
 
+#include "core/ber.h"
 #include "core/clock.h"
 
 #include <string.h>
@@ -84,17 +85,20 @@ c_text(const struct slam_session_state *session, uint32_t variable, char *text)
     return text;
 }
 
+/* Sets the variable to the credentials with tag and length; NULL: they are absent, as
+ * in the first request of a mechanism whose server speaks first. */
 static bool
 set_credentials(struct slam_session_state *session,
                 const struct slam_session_spec *spec, const uint8_t *bytes, size_t len)
 {
     struct slam_variable *v = &session->variables[spec->sasl.credentials];
+    size_t header = bytes ? slam_ber_header_len(len) : 0;
 
-    if (len > sizeof(v->text))
+    if (header + len > sizeof(v->text))
         return false;
-    if (len > 0)
-        memcpy(v->text, bytes, len);
-    v->len = (uint32_t)len;
+    if (bytes)
+        memcpy(slam_ber_put_header(v->text, SLAM_BER_OCTET_STRING, len), bytes, len);
+    v->len = (uint32_t)(header + len);
     return true;
 }
 

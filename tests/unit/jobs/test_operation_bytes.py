@@ -69,7 +69,7 @@ def test_sasl_bind_of_several_steps_is_left_to_the_engine() -> None:
     assert [let.variable for let in compiled.lets] == [authcid, password]
     assert sorted([authcid, password, credentials]) == [1, 2, 3]
     assert scope.variables == 4
-    sent = filled(compiled, ["7"], variables={credentials: "n,,n=u7"})
+    sent = filled(compiled, ["7"], variables={credentials: "\x04\x07n,,n=u7"})
     assert sent.endswith(b"\xa3\x18\x04\x0dSCRAM-SHA-256\x04\x07n,,n=u7")
 
 
