@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -249,14 +250,17 @@ def test_anonymous_set_up_in_clear_has_neither_tls_nor_bind_time() -> None:
 # -- loss and return -------------------------------------------------------------------
 
 
-def test_steps_that_a_lost_connection_has_not_sent_are_dropped() -> None:
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "run ends"])
+def test_steps_that_a_connection_has_not_sent_are_dropped(is_lost: bool) -> None:
     """All sessions send their second step, a large one, at once. The server reads the
-    first of these, no more, and resets: some fill the sockets, the others wait."""
+    first of these, no more: some fill the sockets, the others wait, until the server
+    resets the connection, or the run ends."""
     waiting: list[Request] = []
+    has_ended = threading.Event()
 
-    def reset_unread(peer: Peer, request: Request) -> bool:
+    def read_no_more(peer: Peer, request: Request) -> bool:
         if len(request.content) > 1000:
-            time.sleep(0.2)
+            has_ended.wait(0.2 if is_lost else 30)
             return peer.reset()
         waiting.append(request)
         if len(waiting) < 32:
@@ -267,12 +271,13 @@ def test_steps_that_a_lost_connection_has_not_sent_are_dropped() -> None:
 
     large = search(program=nested(0x63, literal(b"x" * 1_000_000)), values=[])
     load = {"connections": 1, "in_flight": 32, "operations": [search(), large]}
-    with FakeLdap(reset_unread) as server:
+    with FakeLdap(read_no_more) as server:
         outcome = run(
             open_stream(server.uri, 400, scripts=[(1, [(0, 0), (1, 0)])], **load),
             grace_ns=S,
         )
-    assert outcome.stream_count("disconnects") > 0
+        has_ended.set()
+    assert (outcome.stream_count("disconnects") > 0) == is_lost
     assert outcome.count("dropped", operation=1) > 0
     outcome.assert_balanced()
 
