@@ -329,6 +329,25 @@ def test_a_connection_that_is_replaced_is_not_down() -> None:
     assert outcome.stream_count("down_ns") == 0
 
 
+def test_a_replacement_that_fails_is_down_from_its_beginning() -> None:
+    """The server answers the first bind, and no other one."""
+    binds: list[Request] = []
+
+    def once(peer: Peer, request: Request) -> bool:
+        binds.append(request)
+        return len(binds) > 1 or peer.send(result(request))
+
+    load = {"bind_dn": "cn=a", "bind_password": b"a", "connect_timeout_ns": 200 * MS}
+    with FakeLdap(answer, on_bind=once) as server:
+        outcome = run(
+            stream(server.uri, connections=1, reconnect_operations=3, **load),
+            duration_ns=300 * MS,
+            grace_ns=S,
+        )
+    assert outcome.stream_count("connect_failures") > 0
+    assert outcome.stream_count("down_ns") > 250 * MS
+
+
 def test_slow_binds_wait_for_each_other_no_more_than_clients_do() -> None:
     server = start_responder(delays=[(1, 50 * MS)])
     outcome = run(
