@@ -852,8 +852,7 @@ set_up(struct slam_transport *transport, const struct slam_connection_settings *
        size_t uri_index, enum slam_conn_stage *stage,
        struct slam_transport_setup *setup)
 {
-    uint64_t started_ns = slam_clock_mono_ns();
-    uint64_t before_ns = started_ns;
+    uint64_t before_ns = slam_clock_mono_ns();
     uint64_t now_ns;
     int rc;
 
@@ -889,9 +888,7 @@ set_up(struct slam_transport *transport, const struct slam_connection_settings *
         setup->bind_ns = slam_clock_mono_ns() - before_ns;
     }
     *stage = SLAM_STAGE_HANDOVER;
-    rc = take_over(transport);
-    setup->total_ns = slam_clock_mono_ns() - started_ns;
-    return rc;
+    return take_over(transport);
 }
 
 int
@@ -903,6 +900,7 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
     struct deadline handshake = {0};
     struct slam_transport *transport = storage;
+    uint64_t started_ns = slam_clock_mono_ns();
     int rc;
 
     memset(transport, 0, sizeof(*transport));
@@ -911,6 +909,7 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     transport->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));
     rc = set_up(transport, config, uri_index, &stage, setup);
+    setup->total_ns = slam_clock_mono_ns() - started_ns;
     if (deadline_end(&handshake) && rc != LDAP_SUCCESS)
         rc = LDAP_TIMEOUT;
     transport->handshake = NULL;
