@@ -72,10 +72,9 @@ struct slam_transport_setup {
     uint64_t connect_ns; /* resolve the name, connect the socket */
     uint64_t tls_ns;     /* the handshake, and StartTLS's exchange before it; 0: none */
     uint64_t bind_ns;    /* all its steps; 0: none */
-    uint64_t
-        total_ns;   /* all of it, with the hand-over from libldap; if it fails, too */
-    uint32_t binds; /* requests sent: one for each step of a SASL bind */
-    uint32_t extended; /* StartTLS */
+    uint64_t total_ns;   /* all of it, with the hand-over; of a failed one, too */
+    uint32_t binds;      /* requests sent: one for each step of a SASL bind */
+    uint32_t extended;   /* StartTLS */
 };
 
 struct slam_transport; /* libldap's handle, the Sockbuf and our layers */
