@@ -87,6 +87,8 @@ def connect(
         connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
         connection.set_option(ldap.OPT_NETWORK_TIMEOUT, timeout_s)
         connection.set_option(ldap.OPT_TIMEOUT, timeout_s)
+        # a security layer would be in the way of `unbind_and_wait`
+        connection.set_option(ldap.OPT_X_SASL_SSF_MAX, 0)
         _set_tls(connection, uri, access)
         if access.tls.start_tls:
             note_request("extended")
@@ -146,11 +148,13 @@ def not_connected(
 
 
 def unbind_and_wait(connection: Any) -> bool:
-    """Unbind, and wait until the server has closed the connection: it has counted the
-    unbind by then. Return False when the connection was lost before."""
+    """Unbind, and wait until the server has closed the connection, for no longer than
+    it may take to connect: it has counted the unbind by then. Return False when the
+    connection was lost before."""
     try:
         # a duplicate outlives what libldap closes
         stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
+        limit_s = min(_CLOSE_LIMIT_S, connection.get_option(ldap.OPT_NETWORK_TIMEOUT))
     except (OSError, ldap.LDAPError):
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
@@ -158,13 +162,13 @@ def unbind_and_wait(connection: Any) -> bool:
     with stream, contextlib.suppress(OSError, ldap.LDAPError):
         if stream.family == socket.AF_UNIX:
             # the server's close cannot be seen after libldap's shutdown
-            stream.settimeout(_CLOSE_LIMIT_S)
+            stream.settimeout(limit_s)
             stream.sendall(_UNBIND_REQUEST)
             while stream.recv(4096):
                 pass
         connection.unbind_s()
-        limit_s = time.monotonic() + _CLOSE_LIMIT_S
-        while stream.family != socket.AF_UNIX and time.monotonic() < limit_s:
+        end_s = time.monotonic() + limit_s
+        while stream.family != socket.AF_UNIX and time.monotonic() < end_s:
             # libldap has shut both directions down: a read would end at once
             info = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
             if info[0] == _TCP_CLOSE:
@@ -214,7 +218,8 @@ def _bind(connection: Any, uri: str, access: ConnectionSettings) -> None:
             timeout_s = access.connect_timeout_ns / 1e9
             text = f"the bind was not answered within {timeout_s:g} s"
         hint = None
-        if access.addresses.get(uri):  # it has accepted the connection
+        is_silent = isinstance(error, (ldap.SERVER_DOWN, ldap.TIMEOUT))
+        if is_silent and access.addresses.get(uri):  # it has accepted the connection
             tls_uri = uri.replace("ldap://", "ldaps://")
             hint = "is it an LDAP server that listens there? If the port is for TLS, "
             hint += f"write {tls_uri}"

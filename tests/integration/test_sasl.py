@@ -8,6 +8,8 @@ user.0's password. What was sent is compared with slapd's own counts.
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ import pytest
 from ldapslam.agent import _engine
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.base.errors import ExitCode
+from ldapslam.directory.control_connection import ControlConnection
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.lab.people import PEOPLE_DN
@@ -241,6 +245,23 @@ def assert_all_bound(outcome: Result, requests: int = 1) -> int:
     assert outcome.count("requests") == requests * binds
     outcome.assert_balanced()
     return binds
+
+
+@pytest.mark.parametrize("place", ["uri", "ldapi_uri"])
+def test_a_control_connection_ends_when_its_unbind_was_counted(
+    sasl_lab: SaslLab, place: str
+) -> None:
+    server = sasl_lab.lab.supplier
+    before = quiet_counts(sasl_lab.lab)
+    bind = BindSettings(
+        mechanism="DIGEST-MD5", authcid="user.0", password=PASSWORDS["user.0"]
+    )
+    access, control = ConnectionSettings(bind=bind), Counter[str]()
+    began_s = time.monotonic()
+    ControlConnection.open(getattr(server, place), access, control).close()
+    assert time.monotonic() - began_s < 4
+    after = sasl_lab.lab.monitor_counts(server)
+    assert control["unbind"] == after["unbind"] - before["unbind"] == 1
 
 
 @pytest.mark.parametrize("mechanism", ["EXTERNAL", "ANONYMOUS"])
