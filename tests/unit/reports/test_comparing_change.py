@@ -52,6 +52,18 @@ def test_a_ratio_of_runs_is_welchs_t_on_logarithms() -> None:
     assert found.value == pytest.approx(scipy.stats.gmean(NEW) / scipy.stats.gmean(OLD))
 
 
+def test_sides_of_other_sizes_have_the_wider_interval() -> None:
+    old = np.append(OLD, [100.0, 103.0, 97.0, 102.0])
+    found = difference_of_means(old, NEW)
+    assert found is not None
+    known = [
+        scipy.stats.ttest_ind(NEW, old, equal_var=is_common)
+        for is_common in (True, False)
+    ]
+    wider = max(known, key=lambda one: float(np.ptp(one.confidence_interval())))
+    assert (found.p, found.freedom) == pytest.approx((wider.pvalue, wider.df))
+
+
 def test_one_run_has_the_spread_of_the_other_side() -> None:
     found = difference_of_means(OLD, np.array([120.0]))
     assert found is not None
