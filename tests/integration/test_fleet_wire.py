@@ -126,13 +126,16 @@ def test_progress_of_a_run_that_is_over_changes_nothing(
     assert lasting_fleet.run(finished_run).state == "finished"
 
 
-def test_a_second_coordinator_on_the_same_socket_or_store_is_refused(
+def test_a_second_coordinator_on_the_same_address_or_store_is_refused(
     fleet: FleetOfProcesses,
 ) -> None:
-    fleet.start_coordinator()
-    other_store = str(fleet.folder / "other.sqlite")
+    socket, other_store = fleet.address, str(fleet.folder / "other.sqlite")
+    fleet.start_coordinator(listen="127.0.0.1:0", also_listen=[socket])
+    port, fleet.address = fleet.address, socket
     with pytest.raises(ConfigError, match=r"address .* is in use"):
-        run_coordinator([fleet.address], other_store)
+        run_coordinator([socket], other_store)
+    with pytest.raises(ConfigError, match="cannot listen"):
+        run_coordinator([port], other_store, on_ready=lambda _: pytest.fail(port))
     with pytest.raises(ConfigError, match=r"store .* is in use"):
         run_coordinator([f"unix:{fleet.folder}/other"], str(fleet.store))
     with pytest.raises(ConfigError, match="neither encrypted nor authenticated"):

@@ -48,6 +48,7 @@ from ldapslam.transport.messages import (
 )
 from support.bounds import exceeds
 from support.intervals import stored_intervals
+from support.store import RUN_ID, Scenario, fill
 from support.world import S, World, interval, world_in
 
 BUSY = StoreBusy("results.sqlite", 10)
@@ -265,6 +266,16 @@ async def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
     with pytest.raises(asyncio.CancelledError):
         await report_interval(interval(world, run_id, 4), None)
     assert await world.judged.get() == run_id
+
+
+async def test_a_run_that_ended_without_a_verdict_is_judged_at_the_next_start(
+    world: World,
+) -> None:
+    await world.writer.call(fill, world.store, Scenario(run={"verdict": None}))
+    await world.restart()
+    assert await asyncio.wait_for(world.judged.get(), 5) == RUN_ID
+    await world.coordinator.fleet.verdicts.wait()
+    assert world.store.run(RUN_ID).verdict == "PASS"
 
 
 async def test_intervals_of_one_call_are_answered_one_by_one(

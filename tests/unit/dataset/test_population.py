@@ -200,6 +200,25 @@ def test_broken_value_is_a_fault_with_its_line(text: str, reason: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("<exec:ls>", "nothing is executed"),
+        ("<custom:a.B>", "code is not loaded"),
+        ("<frist>", "did you mean 'first'?"),
+        ("<ancestordn:4>", "the branch is 'ou=people"),
+        ("<parent:oou>", "did you mean 'ou'"),
+        ("{udi}", "did you mean 'uid'"),
+        ("<csvfield:0>", "--csv"),
+        ("[timestamp]", "give a range"),
+    ],
+)
+def test_hint_of_a_broken_value_says_what_to_write(text: str, hint: str) -> None:
+    with pytest.raises(Fault) as caught:
+        compiled(f"{HEAD}{PERSON}description: {text}\n")
+    assert hint in caught.value.hint
+
+
 def test_name_in_a_circle_is_a_fault() -> None:
     with pytest.raises(Fault, match="in a circle: dn -> uid -> dn"):
         compiled(f"{HEAD}template: person\nrdnAttr: uid\nuid: <dn>\n")
@@ -214,9 +233,10 @@ def test_branch_has_no_parent_to_refer_to() -> None:
         compiled("branch: dc=com\ndescription: <parentdn>\n")
 
 
-def test_entries_stand_in_for_a_count_that_is_left_out() -> None:
-    parsed = parse_file(HEAD.replace(":5", "") + PERSON, "t", {}, 9)
-    assert parsed.branches[0].below[0].count == 9
+def test_entries_stand_in_for_a_count_that_is_there_or_left_out() -> None:
+    for head in (HEAD, HEAD.replace(":5", "")):
+        parsed = parse_file(head + PERSON, "t", {}, 9)
+        assert parsed.branches[0].below[0].count == 9
     with pytest.raises(Fault, match="t has no subordinateTemplate whose count"):
         parse_file("branch: dc=com\n", "t", {}, 9)
 

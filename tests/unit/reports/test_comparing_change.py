@@ -52,6 +52,23 @@ def test_a_ratio_of_runs_is_welchs_t_on_logarithms() -> None:
     assert found.value == pytest.approx(scipy.stats.gmean(NEW) / scipy.stats.gmean(OLD))
 
 
+@pytest.mark.parametrize(
+    ("new", "is_common"), [(NEW, False), (np.array([109.0, 110.0, 111.0]), True)]
+)
+def test_sides_of_other_sizes_have_the_wider_interval(
+    new: Floats, is_common: bool
+) -> None:
+    old = np.append(OLD, [100.0, 103.0, 97.0, 102.0])
+    found = difference_of_means(old, new)
+    assert found is not None
+    wider, other = (
+        scipy.stats.ttest_ind(new, old, equal_var=is_equal)
+        for is_equal in (is_common, not is_common)
+    )
+    assert np.ptp(wider.confidence_interval()) > np.ptp(other.confidence_interval())
+    assert (found.p, found.freedom) == pytest.approx((wider.pvalue, wider.df))
+
+
 def test_one_run_has_the_spread_of_the_other_side() -> None:
     found = difference_of_means(OLD, np.array([120.0]))
     assert found is not None
