@@ -216,7 +216,7 @@ def test_broken_value_is_a_fault_with_its_line(text: str, reason: str) -> None:
 def test_hint_of_a_broken_value_says_what_to_write(text: str, hint: str) -> None:
     with pytest.raises(Fault) as caught:
         compiled(f"{HEAD}{PERSON}description: {text}\n")
-    assert hint in caught.value.hint
+    assert hint in (caught.value.hint or "")
 
 
 def test_name_in_a_circle_is_a_fault() -> None:
