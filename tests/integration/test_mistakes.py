@@ -29,6 +29,10 @@ streams:
 """
 PEOPLE = "ou=people,dc=example,dc=com"
 CLOSED_PORT = "ldap://127.0.0.1:1"
+OBSERVED = """\
+monitors: [{directory: directory}]
+verify: {replication: {within: 5s}}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +69,7 @@ def plain_port(lab: Lab) -> str:
 
 MISTAKES: dict[str, tuple[Callable[[Lab], tuple[str, str]], str]] = {
     "a wrong port": (
-        lambda _: (CLOSED_PORT, ""),
+        lambda _: (CLOSED_PORT, OBSERVED),
         "does it listen on the port in `targets`",
     ),
     "a name that does not resolve": (
