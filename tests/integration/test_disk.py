@@ -120,7 +120,7 @@ def test_reports_of_a_real_run_are_no_larger_than_the_room_that_was_asked_for(
     fleet: FleetOfProcesses,
 ) -> None:
     with FakeLdap(answer) as server:
-        text = job_text(server.uri, duration="2s", clients=8)
+        text = job_text(server.uri, duration="4s", clients=8)
         fleet.start("a")
         run_id = fleet.submit(text)
         fleet.wait_for_load(run_id)

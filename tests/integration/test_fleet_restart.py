@@ -25,7 +25,7 @@ class Restarted(NamedTuple):
     """A fleet whose coordinator ended twice, and the ids of its runs."""
 
     fleet: FleetOfProcesses
-    #: Of agents a and b, 4 s in intervals of 200 ms, and the next one on its target.
+    #: Of agents a and b, 8 s in intervals of 200 ms, and the next one on its target.
     running: str
     queued: str
     #: Cancelled before; its engine does not hear of it.
@@ -52,7 +52,7 @@ def restarted() -> Iterator[Restarted]:
         fleet.wait_for_agents(*engines)
         preparing = submit(["e", "f"], "200ms")
         cancelled, lost = submit(["c"], "4s"), submit(["d"], "30s")
-        running = submit(["a", "b"], "4s")
+        running = submit(["a", "b"], "8s")
         queued = submit(["a"], "200ms")
         fleet.wait_for(preparing, "preparing")
         for run_id in (cancelled, lost, running):
@@ -76,7 +76,7 @@ def test_a_run_goes_on_when_its_coordinator_ends_and_starts_again(
 ) -> None:
     fleet, run_id = restarted.fleet, restarted.running
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    planned = list(range(21))
+    planned = list(range(41))
     assert fleet.reported(run_id) == {"a": planned, "b": planned}
     found = kinds(fleet, run_id)
     assert found.count("coordinator_restarted") == 2
