@@ -36,6 +36,6 @@ def with_checkpoints(rng: np.random.Generator, count: int, per_s: float) -> Time
     return np.where(slow, rng.exponential(20, count), rng.exponential(0.2, count))
 
 
-def batches(times_ms: Times, number: int = 20) -> list[Histogram]:
+def batches(times_ms: Times) -> list[Histogram]:
     times_ns = (times_ms * 1e6).astype(np.int64)
-    return [histogram_of(part) for part in np.array_split(times_ns, number)]
+    return [histogram_of(part) for part in np.array_split(times_ns, 20)]

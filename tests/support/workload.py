@@ -174,7 +174,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
     return _write(directory, folder, streams)
 
 
-def one_writer_job(directory: Directory, folder: Path, count: int = 100) -> Path:
+def one_writer_job(directory: Directory, folder: Path) -> Path:
     """Writes a job: one client moves entries and sends controls, another one binds."""
     [move] = moves()
     operations = controls(directory)
@@ -183,7 +183,7 @@ def one_writer_job(directory: Directory, folder: Path, count: int = 100) -> Path
         {
             "name": name,
             "target": "server",
-            "count": count,
+            "count": 100,
             "load": {"clients": 1},
             "operations": sent,
         }
