@@ -20,13 +20,9 @@ from ldapslam.reports.collect.job_notes import imports_of, probes_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.totals import ANSWERED, UNANSWERED
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.model import (
-    AgentSummary,
-    OperationSummary,
-    ServerSummary,
-    StreamSummary,
-    Summary,
-)
+from ldapslam.reports.figures import figures_json
+from ldapslam.reports.model import AgentSummary, Summary
+from ldapslam.reports.streams import OperationSummary, ServerSummary, StreamSummary
 from ldapslam.reports.uncertainty import Estimate
 
 SCHEMA = "ldapslam.result/1"
@@ -46,7 +42,27 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
         "manifest": manifest_of(summary),
-        **statistics_of(summary),
+        "measured_s": _rounded(summary.measure_s, 6),
+        "totals": {
+            one.title: {name: one.totals.get(name, 0) for name in TOTALS}
+            for one in summary.operations
+        },
+        "streams": {
+            stream.name: {
+                one.operation: _operation(stream, one) for one in stream.operations
+            }
+            for stream in summary.streams
+        },
+        "connections": {
+            stream.name: _connections(stream) for stream in summary.streams
+        },
+        "figures": figures_json(summary.figures),
+        "books": _requests(summary),
+        "monitors": monitor_results(summary.monitors),
+        "agents": {
+            agent.name: _agent(agent, summary.clocks.get(agent.name))
+            for agent in summary.agents
+        },
         "imports": imports_of(summary.facts),
         "probes": probes_of(summary.facts),
         "replication": summary.replication and summary.replication.result(),
@@ -119,32 +135,6 @@ def result_of(summary: Summary) -> dict[str, Any]:
             if summary.run.digest
             else {}
         ),
-    }
-
-
-def statistics_of(summary: Summary) -> dict[str, Any]:
-    """The part that was measured: all that thresholds may refer to."""
-    return {
-        "measured_s": _rounded(summary.measure_s, 6),
-        "totals": {
-            one.title: {name: one.totals.get(name, 0) for name in TOTALS}
-            for one in summary.operations
-        },
-        "streams": {
-            stream.name: {
-                one.operation: _operation(stream, one) for one in stream.operations
-            }
-            for stream in summary.streams
-        },
-        "connections": {
-            stream.name: _connections(stream) for stream in summary.streams
-        },
-        "books": _requests(summary),
-        "monitors": monitor_results(summary.monitors),
-        "agents": {
-            agent.name: _agent(agent, summary.clocks.get(agent.name))
-            for agent in summary.agents
-        },
     }
 
 

@@ -34,20 +34,15 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.digest import altered_of
 from ldapslam.reports.distribution import Distribution, curve, distribution
-from ldapslam.reports.model import (
-    AgentSummary,
-    OperationSummary,
-    ServerSummary,
-    StreamSummary,
-    Summary,
-)
-from ldapslam.reports.result import statistics_of
+from ldapslam.reports.figures import figures_of
+from ldapslam.reports.model import AgentSummary, Summary
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
 from ldapslam.reports.rules.server_range import with_cpu_per_operation
 from ldapslam.reports.rules.trends import trends_of
+from ldapslam.reports.streams import OperationSummary, ServerSummary, StreamSummary
 from ldapslam.reports.uncertainty import (
     BATCHES,
     Estimate,
@@ -97,22 +92,36 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
     missing = evidence.completeness.missing
-    summary = Summary(
+    streams = tuple(
+        _stream(name, evidence)
+        for name in dict.fromkeys([*evidence.streams, *collected.streams])
+    )
+    thresholds = judge_thresholds(
+        run.plan.thresholds,
+        evidence,
+        figures_of(streams),
+        blamed=verdict.blamed(rules),
+    )
+    failures = evidence.replication.failures if evidence.replication else ()
+    word, reasons = verdict.conclude(
+        rules, thresholds, failures, is_aborted=run.state == "aborted"
+    )
+    if altered := altered_of(store, run):
+        why = f"the stored run is not what was judged: {'; '.join(altered)}"
+        word, reasons = "INVALID", (why, *reasons)
+    return Summary(
         run=run,
-        verdict="",
-        reasons=(),
+        verdict=word,
+        reasons=reasons,
         rules=rules,
-        thresholds=(),
-        altered=altered_of(store, run),
+        thresholds=thresholds,
+        altered=altered,
         notes=verdict.notes(evidence),
         measure_s=measure_s,
         interval_s=plan.interval_s,
         boundaries_ns=tuple(one.end_ns for one in plan.intervals),
         busy_share_limit=validity.busy_share,
-        streams=tuple(
-            _stream(name, evidence)
-            for name in dict.fromkeys([*evidence.streams, *collected.streams])
-        ),
+        streams=streams,
         sent_requests=sent_requests(run, collected),
         reconciliations=evidence.reconciliations,
         replication=evidence.replication,
@@ -128,20 +137,6 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         trends=trends_of(collected.timeline, evidence.streams, monitors),
         events=with_restarts(events, monitors, run.t0_utc),
     )
-    thresholds = judge_thresholds(
-        run.plan.thresholds,
-        evidence,
-        statistics_of(summary),
-        blamed=verdict.blamed(rules),
-    )
-    failures = evidence.replication.failures if evidence.replication else ()
-    word, reasons = verdict.conclude(
-        rules, thresholds, failures, is_aborted=run.state == "aborted"
-    )
-    if summary.altered:
-        why = f"the stored run is not what was judged: {'; '.join(summary.altered)}"
-        word, reasons = "INVALID", (why, *reasons)
-    return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 
 
 def _measure_s(run: RunRecord, ended_ns: int | None) -> tuple[float, float] | None:

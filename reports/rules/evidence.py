@@ -40,20 +40,10 @@ from ldapslam.reports.rules.reconciliation import (
     reconcile,
     sent_requests,
 )
+from ldapslam.reports.streams import Outage, Window
 from ldapslam.results.records import EventRecord, RunRecord
 
 _OF_MONITORS = ("observer_failed", "observer_overdue")
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One stream's part of the measure phase."""
-
-    #: Length of it; None when the stream was not at work in the measure phase.
-    measure_s: float | None
-    #: From the stream's start to its last response, whatever the phase; None without
-    #: one, and of a stream that did not reach its count.
-    elapsed_s: float | None
 
 
 def window_of(
@@ -104,19 +94,6 @@ def measured_s(
     if lasts_ns and all(one.count for one in streams.values()):
         end_ns = min(end_ns, max(lasts_ns))
     return (end_ns - start_ns) / NS_PER_S if end_ns > start_ns else None
-
-
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """When a stream could not work: in the measure phase, as exactly as its intervals
-    tell."""
-
-    longest_s: float = 0.0
-    total_s: float = 0.0
-    #: As a share of the time that the stream was at work.
-    share: float = 0.0
-    #: What it was, for people; empty without one.
-    text: str = ""
 
 
 #: Share of an interval without connections from which on it belongs to an outage.

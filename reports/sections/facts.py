@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.completeness import losses_of
-from ldapslam.reports.model import StreamSummary, Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.appendix import products
+from ldapslam.reports.streams import StreamSummary
 from ldapslam.reports.typeset import count, grouped, number_of, seconds
 
 Facts = tuple[tuple[str, str], ...]

@@ -45,10 +45,7 @@ from ldapslam.reports.document import (
     table,
     with_texts,
 )
-from ldapslam.reports.model import (
-    OperationSummary,
-    Summary,
-)
+from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
@@ -56,6 +53,7 @@ from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.sections.facts import facts
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,

@@ -25,7 +25,8 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import (
     NOTHING,
     count,

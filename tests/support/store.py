@@ -23,7 +23,8 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store

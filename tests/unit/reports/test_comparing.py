@@ -22,7 +22,8 @@ from ldapslam.reports.comparing.making import NOT_ASKED, NOT_READ, differences_o
 from ldapslam.reports.comparing.tables import document_of, sentence_of, tables_of
 from ldapslam.reports.document import CAUTION, Cell
 from ldapslam.reports.formats.text import render_table
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.results.store import Store
 from support.judged import judge
 from support.store import JOB_TEXT, Scenario, fill
@@ -167,7 +168,7 @@ def test_repeats_that_differ_are_told(slower: Comparison) -> None:
         sentence_of(p50, slower.tests)
         == "p50 of readers.search is 10.00 % higher (9.76 to 10.24 %)"
     )
-    assert found(slower, "readers", "total_time").verdict == "higher"
+    assert found(slower, "readers", "elapsed").verdict == "higher"
     assert found(slower, "readers.search", "throughput").verdict == "lower"
     errors = found(slower, "readers.search", "errors")
     assert sentence_of(errors, 9).endswith("none on either side")
@@ -249,7 +250,7 @@ def test_single_runs_are_compared_by_batches(summary: Summary) -> None:
     comparison = compare_sides([side("A", summary, 1.0), side("B", summary, 1.0)])
     mean = found(comparison, "writers.modify", "mean")
     assert (mean.sample, mean.verdict) == ("batches", "no difference seen")
-    elapsed = found(comparison, "readers", "total_time")
+    elapsed = found(comparison, "readers", "elapsed")
     assert elapsed.verdict == "cannot tell"
     assert (elapsed.needs or "").startswith("repeated runs")
     assert "does not see what varies from run to run" in text_of(comparison)
