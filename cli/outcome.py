@@ -62,10 +62,8 @@ def report(
     *,
     out: Path,
     formats: Sequence[str],
-    judges: bool = False,
 ) -> tuple[Summary, list[Path]]:
-    """Write the reports of a run into `out`; their paths. `judges`: there is no
-    coordinator that has stored the verdict."""
+    """Write the reports of a run into `out`; their paths."""
     from ldapslam.reports.formats.render import render
     from ldapslam.reports.summarise import summarise
 
@@ -77,8 +75,6 @@ def report(
         )
     make_folder(out)
     summary = summarise(store, run_id)
-    if judges:
-        summary = judged(store, summary)
     return summary, render(summary, out, formats, store=store)
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a run's reports into a folder, in the formats asked for.
 
-The charts are drawn once for HTML and PDF. A file is written under another
-name and renamed, so that a reader never sees half of it.
+The charts are drawn once for HTML and PDF, which are written last and at the same time.
+A file is written under another name and renamed, so that a reader never sees half of
+it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ReportError
 from ldapslam.base.files import part_of
+from ldapslam.reports.document import Document
 from ldapslam.reports.formats.exports import write_hlog, write_intervals, write_monitors
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
@@ -25,7 +27,7 @@ from ldapslam.results.columns import windows
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.store import Store
 
-#: Format -> file name, in the order in which they are written.
+#: Format -> file name, in the order in which they are named.
 FILES = {
     "html": "report.html",
     "pdf": "report.pdf",
@@ -34,6 +36,9 @@ FILES = {
     "csv": "intervals.csv",
     "hlog": "histograms.hlog",
 }
+
+#: The formats with charts.
+_DRAWN = ("html", "pdf")
 
 #: Beside intervals.csv, of a run with monitors.
 MONITORS_FILE = "monitors.csv"
@@ -53,21 +58,33 @@ def render(
         raise ReportError(
             f"unknown report format {min(unknown)!r}", hint=f"known: {', '.join(FILES)}"
         )
-    writers = _writers(summary, store)
-    out.mkdir(parents=True, exist_ok=True)
-    files = {
-        file_name: writers[name] for name, file_name in FILES.items() if name in wanted
-    }
+    content = document(summary)
+    files = {name: out / file for name, file in FILES.items() if name in wanted}
     if "csv" in wanted and summary.monitors:
-        files[MONITORS_FILE] = writers["monitors"]
-    paths = []
-    for file_name, write in files.items():
-        path = out / file_name
-        unfinished = part_of(path)
+        files["monitors"] = out / MONITORS_FILE
+    out.mkdir(parents=True, exist_ok=True)
+    for name, write in _writers(summary, content, store).items():
+        if name in files:
+            _write(files[name], write)
+    if wanted.intersection(_DRAWN):
+        with ThreadPoolExecutor() as threads:
+            tasks = [
+                threads.submit(_write, files[name], write)
+                for name, write in _drawn_writers(summary, content).items()
+                if name in files
+            ]
+        for task in tasks:
+            task.result()
+    return list(files.values())
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    unfinished = part_of(path)
+    try:
         write(unfinished)
         os.replace(unfinished, path)
-        paths.append(path)
-    return paths
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def result_json(summary: Summary) -> str:
@@ -76,30 +93,31 @@ def result_json(summary: Summary) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], object]]:
-    content = document(summary)
-    run_id = summary.run.run_id
+def _drawn_writers(
+    summary: Summary, content: Document
+) -> dict[str, Callable[[Path], object]]:
+    from ldapslam.reports.charts import charts
 
-    @cache
-    def drawn() -> dict[str, str]:
-        from ldapslam.reports.charts import charts
-
-        return charts.draw(summary, content.charts())
+    drawn = charts.draw(summary, content.charts())
 
     def html(path: Path) -> None:
         from ldapslam.reports.formats.html import render_html
 
-        path.write_text(render_html(content, drawn()), "utf-8")
+        path.write_text(render_html(content, drawn), "utf-8")
 
     def pdf(path: Path) -> None:
         from ldapslam.reports.formats.pdf import render_pdf
 
-        started_utc = summary.started_utc
-        path.write_bytes(render_pdf(content, drawn(), date_utc=started_utc))
+        path.write_bytes(render_pdf(content, drawn, date_utc=summary.started_utc))
 
+    return {"html": html, "pdf": pdf}
+
+
+def _writers(
+    summary: Summary, content: Document, store: Store
+) -> dict[str, Callable[[Path], object]]:
+    run_id = summary.run.run_id
     return {
-        "html": html,
-        "pdf": pdf,
         "text": lambda path: path.write_text(render_text(content), "utf-8"),
         "json": lambda path: path.write_text(result_json(summary), "utf-8"),
         "csv": _streamed(lambda out: write_intervals(windows(store, run_id), out)),
