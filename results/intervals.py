@@ -108,13 +108,6 @@ def _repeated(connection: Connection, row: _Row, refusal: str) -> Taken:
 @cache
 def _insert_new(dialect: str) -> Insert:
     """Inserts a row of the table; none where its key or its place is taken."""
-    # not both, as an import takes its time
-    if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql
-
-        insert = postgresql.insert(_table).on_conflict_do_nothing()
-        # else it counts no inserted rows
-        return insert.execution_options(preserve_rowcount=True)
-    from sqlalchemy.dialects import sqlite
-
-    return sqlite.insert(_table).on_conflict_do_nothing()
+    # else PostgreSQL counts no inserted rows
+    options = {"preserve_rowcount": True} if dialect == "postgresql" else {}
+    return rows.insert_new(dialect, _table).execution_options(**options)

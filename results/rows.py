@@ -55,6 +55,18 @@ def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement
     return column
 
 
+def insert_new(dialect: str, table: sa.Table) -> sa.Insert:
+    """Return an insert that leaves out a row whose key is taken."""
+    # not both, as an import takes its time
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
 def run_row(record: RunRecord) -> dict[str, Any]:
     row = _pick(record, _RUN_PLAIN)
     row["plan"] = plan_document(record.plan)

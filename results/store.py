@@ -19,14 +19,13 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -103,10 +102,6 @@ _LEAST_FREE_BYTES = 1 << 20
 #: Advisory lock of the coordinator that owns a server's database.
 _CLAIM_KEY = 0x51AD
 _WRITES = "ldapslam_writes"
-_INSERTS: Mapping[str, Callable[[sa.Table], Any]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
 
 
 class Store:
@@ -246,7 +241,7 @@ class Store:
         table = schema.run
         with self.transaction(writes=True) as connection:
             # waits for a transaction of a lost connection that has inserted it
-            insert = _INSERTS[self._engine.dialect.name](table).on_conflict_do_nothing()
+            insert = rows.insert_new(self._engine.dialect.name, table)
             insert = insert.returning(table.c.run_id)
             if connection.execute(insert, rows.run_row(record)).first() is None:
                 query = sa.select(table.c.job_hash, table.c.schedule_id)

@@ -36,6 +36,8 @@ _START_TIMEOUT_S = 30.0
 # and 15 s to deliver): only what hangs is killed, and a run's final state is written.
 _END_GRACE_S = 75.0
 _PROBE_INTERVAL_S = 0.01
+#: Between questions to the coordinator, each of which costs it as much as an interval.
+_ASK_INTERVAL_S = 0.05
 _LOG_LINES = 8
 
 
@@ -68,7 +70,7 @@ class LocalFleet:
                 error = probe.connect_ex(path)
             return os.strerror(error) if error else ""
 
-        self._wait(missing)
+        self._wait(missing, _PROBE_INTERVAL_S)
 
     def wait_for_agents(self, count: int) -> None:
         """Return when `count` agents are registered."""
@@ -82,9 +84,9 @@ class LocalFleet:
                     return str(error)
                 return f"{found} of {count} agents registered" * (found < count)
 
-            self._wait(missing)
+            self._wait(missing, _ASK_INTERVAL_S)
 
-    def _wait(self, missing: Callable[[], str]) -> None:
+    def _wait(self, missing: Callable[[], str], interval_s: float) -> None:
         """Return when nothing is missing."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while reason := missing():
@@ -95,7 +97,7 @@ class LocalFleet:
                     f"{reason}",
                     hint=f"see {self.logs}",
                 )
-            time.sleep(_PROBE_INTERVAL_S)
+            time.sleep(interval_s)
 
     def check(self) -> None:
         """Raise when a child has ended."""
@@ -155,6 +157,7 @@ def local_fleet(
                 for key, value in labels.items():
                     arguments += ["--label", f"{key}={value}"]
                 fleet.start(name, ["agent", *arguments])
+            _import_reports()  # while the agents start
             fleet.wait_for_agents(len(names))
             yield fleet
         finally:
@@ -175,7 +178,7 @@ def _socket_named(path: Path, folder: Path) -> Iterator[None]:
 
 
 def _import_coordinator() -> None:
-    """What the coordinator needs, and this process for the report."""
+    """What the coordinator needs, and this process for the verdict."""
     import numpy  # noqa: F401
 
     import ldapslam.cli.serve.serve
@@ -190,6 +193,12 @@ def _import_agent() -> None:
     import ldapslam.agent.engine.process  # noqa: F401
 
     gc.freeze()
+
+
+def _import_reports() -> None:
+    """What this process needs for the verdict, for which the user waits."""
+    import ldapslam.reports.formats.render
+    import ldapslam.reports.summarise  # noqa: F401
 
 
 def _remove(spools: Path) -> None:

@@ -32,8 +32,6 @@ from ldapslam.cli.options import FORMATS, RUNS_FOLDER, STORE_NAME
 from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import JobSource, checked_request
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.formats.render import render
-from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from ldapslam.results.study_folder import is_run_of_study
 
@@ -78,6 +76,9 @@ def run_locally(
 def report_run(folder: Path, run_id: str, *, is_quick: bool) -> ExitCode:
     """Judge the run in `folder`, print the outcome, then write the reports; the
     verdict's exit code."""
+    from ldapslam.reports.formats.render import render
+    from ldapslam.reports.summarise import summarise
+
     with Store.open(folder / STORE_NAME) as store:
         summary = outcome.judged(store, summarise(store, run_id))
         exit_code = outcome.show_outcome(summary)

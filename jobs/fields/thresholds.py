@@ -26,6 +26,8 @@ TIME_METRICS = (
 )
 #: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
 KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
+#: Kind, in reports, of what a Python class records.
+PYTHON_KIND = "python"
 #: Name -> percentile, in the order of every table.
 PERCENTILES = {
     "p50": 50.0,

@@ -33,7 +33,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ldapslam.base.uri import DEFAULT_PORTS, canonical_host
-from ldapslam.jobs.model import PYTHON_KIND
+from ldapslam.jobs.fields.thresholds import PYTHON_KIND
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.totals import Collected, OperationTotals, unanswered
 from ldapslam.results.records import RunRecord
