@@ -59,8 +59,6 @@ _log = logging.getLogger(__name__)
 
 _SNAPSHOT_WAIT_NS = 1_000_000_000
 _START_POLL_S = 0.001
-#: Python's own: each search for garbage is short, and delays no request.
-_GARBAGE_THRESHOLDS = 700, 10, 10
 #: How often it is looked whether the host was suspended, and for how long it may be.
 _LOOK_NS = 1_000_000_000
 _LONGEST_SLEEP_NS = 1_000_000_000
@@ -311,7 +309,7 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
 
 def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
     """Serve one run; the exit status. Tests replace `make_run`."""
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    gc.set_threshold(700, 10, 10)  # Python's own: short searches delay no request
     return serve(pb.EngineRequest, pb.EngineEvent, make_run)
 
 

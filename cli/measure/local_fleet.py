@@ -36,8 +36,6 @@ _START_TIMEOUT_S = 30.0
 # and 15 s to deliver): only what hangs is killed, and a run's final state is written.
 _END_GRACE_S = 75.0
 _PROBE_INTERVAL_S = 0.01
-#: Between questions to the coordinator, each of which costs it as much as an interval.
-_ASK_INTERVAL_S = 0.05
 _LOG_LINES = 8
 
 
@@ -70,7 +68,7 @@ class LocalFleet:
                 error = probe.connect_ex(path)
             return os.strerror(error) if error else ""
 
-        self._wait(missing, _PROBE_INTERVAL_S)
+        self._wait(missing)
 
     def wait_for_agents(self, count: int) -> None:
         """Return when `count` agents are registered."""
@@ -84,9 +82,9 @@ class LocalFleet:
                     return str(error)
                 return f"{found} of {count} agents registered" * (found < count)
 
-            self._wait(missing, _ASK_INTERVAL_S)
+            self._wait(missing)
 
-    def _wait(self, missing: Callable[[], str], interval_s: float) -> None:
+    def _wait(self, missing: Callable[[], str]) -> None:
         """Return when nothing is missing."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while reason := missing():
@@ -97,7 +95,7 @@ class LocalFleet:
                     f"{reason}",
                     hint=f"see {self.logs}",
                 )
-            time.sleep(interval_s)
+            time.sleep(_PROBE_INTERVAL_S)
 
     def check(self) -> None:
         """Raise when a child has ended."""
@@ -196,7 +194,7 @@ def _import_agent() -> None:
 
 
 def _import_reports() -> None:
-    """What this process needs for the verdict, for which the user waits."""
+    """What this process needs for the verdict, which then comes sooner."""
     import ldapslam.reports.formats.render
     import ldapslam.reports.summarise  # noqa: F401
 

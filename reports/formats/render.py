@@ -12,12 +12,12 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ReportError
 from ldapslam.base.files import part_of
-from ldapslam.reports.document import Document
 from ldapslam.reports.formats.exports import write_hlog, write_intervals, write_monitors
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
@@ -58,33 +58,27 @@ def render(
         raise ReportError(
             f"unknown report format {min(unknown)!r}", hint=f"known: {', '.join(FILES)}"
         )
-    content = document(summary)
     files = {name: out / file for name, file in FILES.items() if name in wanted}
     if "csv" in wanted and summary.monitors:
         files["monitors"] = out / MONITORS_FILE
     out.mkdir(parents=True, exist_ok=True)
-    for name, write in _writers(summary, content, store).items():
-        if name in files:
-            _write(files[name], write)
-    if wanted.intersection(_DRAWN):
+    writers = _writers(summary, store)
+
+    def write(name: str) -> None:
+        unfinished = part_of(files[name])
+        try:
+            writers[name](unfinished)
+            os.replace(unfinished, files[name])
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    for name in files.keys() - _DRAWN:
+        write(name)
+    if drawn := files.keys() & _DRAWN:
+        writers["charts"](out)  # once, before two threads need them
         with ThreadPoolExecutor() as threads:
-            tasks = [
-                threads.submit(_write, files[name], write)
-                for name, write in _drawn_writers(summary, content).items()
-                if name in files
-            ]
-        for task in tasks:
-            task.result()
+            list(threads.map(write, drawn))
     return list(files.values())
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    unfinished = part_of(path)
-    try:
-        write(unfinished)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def result_json(summary: Summary) -> str:
@@ -93,31 +87,31 @@ def result_json(summary: Summary) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _drawn_writers(
-    summary: Summary, content: Document
-) -> dict[str, Callable[[Path], object]]:
-    from ldapslam.reports.charts import charts
+def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], object]]:
+    content = document(summary)
+    run_id = summary.run.run_id
 
-    drawn = charts.draw(summary, content.charts())
+    @cache
+    def drawn() -> dict[str, str]:
+        from ldapslam.reports.charts import charts
+
+        return charts.draw(summary, content.charts())
 
     def html(path: Path) -> None:
         from ldapslam.reports.formats.html import render_html
 
-        path.write_text(render_html(content, drawn), "utf-8")
+        path.write_text(render_html(content, drawn()), "utf-8")
 
     def pdf(path: Path) -> None:
         from ldapslam.reports.formats.pdf import render_pdf
 
-        path.write_bytes(render_pdf(content, drawn, date_utc=summary.started_utc))
+        started_utc = summary.started_utc
+        path.write_bytes(render_pdf(content, drawn(), date_utc=started_utc))
 
-    return {"html": html, "pdf": pdf}
-
-
-def _writers(
-    summary: Summary, content: Document, store: Store
-) -> dict[str, Callable[[Path], object]]:
-    run_id = summary.run.run_id
     return {
+        "charts": lambda _: drawn(),
+        "html": html,
+        "pdf": pdf,
         "text": lambda path: path.write_text(render_text(content), "utf-8"),
         "json": lambda path: path.write_text(result_json(summary), "utf-8"),
         "csv": _streamed(lambda out: write_intervals(windows(store, run_id), out)),
