@@ -6,7 +6,7 @@
 A lab is brought up, then each round runs every command once: with this Python's
 ldapslam and, with --against, with that of another virtual environment right after it.
 CPU is user and system time of the command with all processes that it started. The unit
-is I, the CPU time that Python takes to import the libraries alone, in the same round:
+is I, the CPU time that Python takes to import the libraries, in the same round:
 machines and their load differ, ratios less. The table has medians over the rounds; a
 first round, which compiles what Python imports, does not count. `verdict` is the time
 from the end of the load to the first line on stdout.

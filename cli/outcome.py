@@ -66,6 +66,7 @@ def report(
     """Write the reports of a run into `out`; their paths."""
     from ldapslam.reports.formats.render import render
     from ldapslam.reports.summarise import summarise
+    from ldapslam.results.records import FINAL_STATES
 
     of_folder = out / "results.sqlite"
     if of_folder.exists() and of_folder.resolve() != store.path:
@@ -75,6 +76,8 @@ def report(
         )
     make_folder(out)
     summary = summarise(store, run_id)
+    if (state := summary.run.state) not in FINAL_STATES:
+        say(f"run {run_id} has not ended (it is {state}): its report is partial")
     return summary, render(summary, out, formats, store=store)
 
 

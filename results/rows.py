@@ -56,7 +56,7 @@ def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement
 
 
 def insert_new(dialect: str, table: sa.Table) -> sa.Insert:
-    """Return an insert that leaves out a row whose key is taken."""
+    """Return an insert that leaves out a row if its key is taken."""
     # not both, as an import takes its time
     if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
