@@ -242,12 +242,11 @@ def run_record(scenario: Scenario) -> RunRecord:
         ),
         manifest={
             "ldapslam": "0.1.0",
-            "python": "3.11.7",
-            "servers": {
-                "ldap://ds1.example.com": {"vendor": "OpenLDAP", "version": "2.5.13"},
-                "ldap://ds2.example.com": {"vendor": "OpenLDAP", "version": "2.5.13"},
-            },
-            "files": ["report.html", "report.pdf", "result.json"],
+            "coordinator": {"python": "3.11.7"},
+            "servers": dict.fromkeys(
+                ("ldap://ds1.example.com", "ldap://ds2.example.com"),
+                {"vendor_name": "OpenLDAP", "vendor_version": "2.5.13"},
+            ),
         },
         state="finished",
         t0_utc="2026-03-01T12:00:02.000000Z",
@@ -265,10 +264,12 @@ def steady(rate_per_s: float, length_ns: int) -> list[list[float]]:
 
 def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
     return {
-        "host": f"load{number + 1}.example.com",
-        "kernel": "6.1.0-18-amd64",
-        "cpu": "AMD EPYC 7763",
-        "cpu_count": 8,
+        "host": {
+            "host_name": f"load{number + 1}.example.com",
+            "kernel": "6.1.0-18-amd64",
+            "cpu_model": "AMD EPYC 7763",
+            "cores": 8,
+        },
         "workers": 2,
         "libldap": "OpenLDAP 2.5.13",
         "kernel_stamps": True,
