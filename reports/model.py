@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
 from ldapslam.reports.collect.clocks import Clock
@@ -31,6 +30,7 @@ from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
 from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.uncertainty import Estimate
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.records import EventRecord, RunRecord
 
 
@@ -147,7 +147,7 @@ class AgentSummary:
     #: What else was counted.
     totals: AgentTotals
     #: What the agent reports about itself and its targets.
-    facts: Mapping[str, Any]
+    facts: AgentFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class Summary:
         return tuple(one for stream in self.streams for one in stream.operations)
 
     @property
-    def facts(self) -> dict[str, Mapping[str, Any]]:
+    def facts(self) -> dict[str, AgentFacts]:
         """Agent -> what it reports about itself and its targets."""
         return {agent.name: agent.facts for agent in self.agents}
 

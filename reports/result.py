@@ -28,6 +28,7 @@ from ldapslam.reports.model import (
     Summary,
 )
 from ldapslam.reports.uncertainty import Estimate
+from ldapslam.results.facts import AgentFacts, Manifest, Population
 
 SCHEMA = "ldapslam.result/1"
 #: The published JSON Schema.
@@ -47,8 +48,8 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "reasons": list(summary.reasons),
         "manifest": manifest_of(summary),
         **statistics_of(summary),
-        "imports": imports_of(summary.facts),
-        "probes": probes_of(summary.facts),
+        "imports": [one.document() for one in imports_of(summary.facts)],
+        "probes": [one.document() for one in probes_of(summary.facts)],
         "replication": summary.replication and summary.replication.result(),
         "gaps": [
             {
@@ -184,24 +185,37 @@ def manifest_of(summary: Summary) -> dict[str, Any]:
             {"name": one.name, "start_s": one.start_s, "end_s": one.end_s}
             for one in summary.timeline.phases
         ],
-        **run.manifest,
+        **run.manifest.document(),
         **_population(summary),
-        "agents": {agent.name: dict(agent.facts) for agent in summary.agents},
+        "agents": {name: facts.document() for name, facts in summary.facts.items()},
     }
 
 
-def _population(summary: Summary) -> dict[str, Any]:
-    """What servers were found to hold, by the agent that looked."""
-    targets = [
-        target
-        for agent in summary.agents
-        for target in agent.facts.get("targets", ())
-        if isinstance(target.get("population"), dict)
-    ]
-    if not targets:
+def facts_in(manifest: Mapping[str, object]) -> tuple[Manifest, dict[str, AgentFacts]]:
+    """Return the facts of a run, and of its agents, of a manifest of result.json."""
+    names = Manifest.model_fields.keys() & manifest
+    agents = manifest.get("agents", {})
+    assert isinstance(agents, dict)
+    return Manifest.parsed({name: manifest[name] for name in names}), {
+        name: AgentFacts.parsed(facts) for name, facts in agents.items()
+    }
+
+
+def _population(summary: Summary) -> dict[str, object]:
+    if not (found := populations_of(summary.facts)):
         return {}
-    servers = list(dict.fromkeys(target["uri"] for target in targets))
-    return {"population": {**targets[0]["population"], "servers": servers}}
+    servers = list(dict.fromkeys(uri for _, uri in found))
+    return {"population": {**found[0][0].document(), "servers": servers}}
+
+
+def populations_of(facts: Mapping[str, AgentFacts]) -> list[tuple[Population, str]]:
+    """What servers were found to hold, each with its URI, by the agent that looked."""
+    return [
+        (target.population, target.uri)
+        for known in facts.values()
+        for target in known.targets
+        if target.population is not None
+    ]
 
 
 def distribution_of(one: Distribution) -> dict[str, Any]:
@@ -322,7 +336,7 @@ def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
         "longest_hiccup_us": hiccup_ns and hiccup_ns / 1000,
         "stalled_share": _rounded(totals.stalled_share, 6),
         "clock_step_us": totals.clock_step_ns / 1000,
-        **{name: agent.facts.get(name) for name in facts},
+        **{name: getattr(agent.facts, name) for name in facts},
         "intervals": len(totals.seen),
         "missing_intervals": agent.missing_intervals,
         "clock": clock and _clock(clock),
@@ -346,7 +360,7 @@ def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
     return {
         one.name if names.count(one.name) == 1 else f"{one.name} ({one.agent})": {
             "agent": one.agent,
-            "facts": dict(one.facts),
+            "facts": one.facts.document(),
             "readings": one.readings,
             "failed": one.failed,
             "failures": list(one.failures),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ldapslam.jobs.fields.thresholds import (
     SHARES,
@@ -56,6 +55,7 @@ from ldapslam.reports.uncertainty import (
     share_interval,
 )
 from ldapslam.results.columns import extent
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.records import RunRecord
@@ -117,7 +117,13 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         reconciliations=evidence.reconciliations,
         replication=evidence.replication,
         agents=tuple(
-            _agent(name, totals, facts.get(name, {}), missing[name], measure_s)
+            _agent(
+                name,
+                totals,
+                facts.get(name, AgentFacts()),
+                missing[name],
+                measure_s,
+            )
             for name, totals in sorted(collected.agents.items())
         ),
         timeline=collected.timeline,
@@ -324,7 +330,7 @@ def _outcome_times(
 def _agent(
     name: str,
     totals: AgentTotals,
-    facts: Mapping[str, Any],
+    facts: AgentFacts,
     missing_intervals: int,
     measure_s: float | None,
 ) -> AgentSummary:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Insert
@@ -20,7 +19,7 @@ from ldapslam.results.parts import PartKey, parts, use_room
 from ldapslam.results.records import NO_PART, IntervalRecord, Taken
 
 _table = schema.interval_report
-_Row = Mapping[str, Any]
+_Row = Mapping[str, object]
 _NEW = Taken(True)
 _KNOWN = Taken(False)
 

@@ -28,6 +28,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -50,11 +51,13 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.results import intervals, parts, rows, schema
+from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.records import (
     FINAL_STATES,
     NO_PART,
     ClockRow,
     ClockSample,
+    Digest,
     EventRecord,
     IntervalRecord,
     OpenRun,
@@ -296,7 +299,7 @@ class Store:
         self,
         run_id: str,
         verdict: str | None,
-        digest: Mapping[str, Any] | None = None,
+        digest: Digest | None = None,
         *,
         unjudged: int | None = None,
     ) -> None:
@@ -312,8 +315,9 @@ class Store:
         """Names the planned agents, once the fleet has chosen them."""
         self._update_run(run_id, {"agents": list(agents)})
 
-    def set_manifest(self, run_id: str, facts: Mapping[str, Any]) -> None:
-        """Adds `facts` to the run's manifest; a key that exists is replaced."""
+    def set_manifest(self, run_id: str, facts: Manifest) -> None:
+        """Adds the facts that are set to the run's manifest; those that exist are
+        replaced."""
         with self.transaction(writes=True) as connection:
             row = connection.execute(
                 sa.select(schema.run.c.manifest).where(schema.run.c.run_id == run_id)
@@ -322,7 +326,7 @@ class Store:
                 raise RunNotFound(run_id)
             connection.execute(
                 schema.run.update().where(schema.run.c.run_id == run_id),
-                {"manifest": {**row[0], **facts}},
+                {"manifest": {**row[0], **facts.document()}},
             )
 
     def runs(
@@ -404,11 +408,11 @@ class Store:
         self,
         run_id: str,
         agent: str,
-        facts: Mapping[str, Any],
+        facts: AgentFacts,
         part: Part | None = None,
     ) -> None:
-        """Adds `facts` to what is known of an agent in a run; with `part` a new part
-        of it begins."""
+        """Adds the facts that are set to what is known of an agent in a run; with
+        `part` a new part of it begins."""
         table = schema.run_agent
         columns = part._asdict() if part else {}
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
@@ -416,10 +420,10 @@ class Store:
             rows.require_run(connection, run_id)
             row = connection.execute(sa.select(table.c.facts).where(key)).first()
             if row is None:
-                values = {"run_id": run_id, "agent": agent, "facts": dict(facts)}
+                values = {"run_id": run_id, "agent": agent, "facts": facts.document()}
                 connection.execute(table.insert(), {**values, **columns})
             else:
-                merged = {"facts": {**row[0], **facts}, **columns}
+                merged = {"facts": {**row[0], **facts.document()}, **columns}
                 connection.execute(table.update().where(key), merged)
 
     def part(self, run_id: str, agent: str) -> Part:
@@ -444,13 +448,16 @@ class Store:
                 rows.note_addition(connection, [run_id])
             return is_new
 
-    def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
-        """Agent -> its facts, by name."""
+    def agents(self, run_id: str) -> dict[str, AgentFacts]:
+        """The facts of the run's agents, by name."""
         table = schema.run_agent
         query = sa.select(table.c.agent, table.c.facts).where(table.c.run_id == run_id)
         with self.transaction() as connection:
             query = query.order_by(rows.by_bytes(connection, table.c.agent))
-            return {agent: dict(facts) for agent, facts in connection.execute(query)}
+            return {
+                agent: AgentFacts.stored(facts)
+                for agent, facts in connection.execute(query)
+            }
 
     def add_event(self, run_id: str, kind: str, text: str, at_utc: str) -> None:
         table = schema.run_event
@@ -557,7 +564,7 @@ class Store:
 
     # Access
 
-    def _update_run(self, run_id: str, values: Mapping[str, Any]) -> None:
+    def _update_run(self, run_id: str, values: Mapping[str, object]) -> None:
         query = schema.run.update().where(schema.run.c.run_id == run_id)
         with self.transaction(writes=True) as connection:
             if connection.execute(query.values(values)).rowcount == 0:
@@ -772,7 +779,7 @@ def _server_engine(address: URL, shown: str) -> Engine:
         ) from error
 
     @event.listens_for(engine, "connect")
-    def _be_durable(connection: Any, _: object) -> None:
+    def _be_durable(connection: DBAPIConnection, _: object) -> None:
         # an agent forgets what the store has acknowledged
         if engine.dialect.name == "postgresql":
             connection.execute(

@@ -25,6 +25,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.result import facts_in
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
@@ -282,7 +283,7 @@ def _figure(metrics: Mapping[str, float | None], metric: str, unit: str = "") ->
 def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
     last = answer.runs[-1].result if answer.runs else {}
     manifest = last.get("manifest", {})
-    system = products(manifest)
+    system = products(*facts_in(manifest))
     length = seconds(sum(one.measured_s for one in answer.runs))
     ended = minute_utc(manifest.get("finished_utc") or "")
     until = f", the last ended {ended} UTC" * bool(ended)

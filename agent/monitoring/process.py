@@ -39,6 +39,7 @@ from ldapslam.agent.pipe import end, repeated, serve
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.directory.replication import ReplicationServer, verify_replication
 from ldapslam.proto import monitor_pb2 as pb
+from ldapslam.results.facts import MonitorFacts
 from ldapslam.results.records import MonitorDescription
 from ldapslam.transport.messages import facts_json
 
@@ -153,7 +154,7 @@ def _description(description: MonitorDescription) -> pb.MonitorDescription:
             )
             for metric in description.metrics
         ],
-        facts_json=facts_json(description.facts),
+        facts_json=facts_json(description.facts.document()),
     )
 
 
@@ -248,7 +249,8 @@ def _opened(monitor: Monitor) -> MonitorDescription:
         facts = monitor.open()
     except Exception as error:
         facts = failure_of(f"monitor {monitor.name}", error)
-    return MonitorDescription(monitor.name, monitor.metrics, {**monitor.about, **facts})
+    known = MonitorFacts.parsed({**monitor.about, **facts})
+    return MonitorDescription(monitor.name, monitor.metrics, known)
 
 
 def _seconds_until(mono_ns: int) -> float:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ldapslam.coordinator.fleet.clock import ClockOffset, ClockSample, OffsetEstimator
 from ldapslam.proto import agent_pb2 as pb
+from ldapslam.results.facts import Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class AgentIdentity:
     instance: str
     epoch: int
     build: str
-    host_facts: Mapping[str, Any] = field(default_factory=dict)
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    host_facts: Said = field(default_factory=dict)
+    limits: Said = field(default_factory=dict)
     #: True: its CLOCK_MONOTONIC is ours.
     shares_clock: bool = False
     #: The same for agents of one host; empty: not known.

@@ -8,10 +8,10 @@ that found servers apart makes it FAIL, with what is apart as the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ldapslam.results.facts import EntryDifference, ReplicationCheck, Said
 from ldapslam.results.records import RunRecord
 
 #: Entries in one reason.
@@ -28,8 +28,7 @@ _MEANING = {
 class Replication:
     """The check of one run that asked for it."""
 
-    #: As directory/replication.py has it; empty when nothing was found out.
-    found: Mapping[str, Any]
+    found: ReplicationCheck
     #: Why it could not be checked, or empty.
     unchecked: str
 
@@ -45,35 +44,35 @@ class Replication:
         return (*self._behind(), *self._different())
 
     def _behind(self) -> list[str]:
-        within = f"within {self.found['within_s']:g} s"
+        within = f"within {self.found.within_s:g} s"
         return [
-            f"replication of {tree['suffix']} did not converge {within}: "
-            + ", ".join(sorted(tree["behind"]) or ["no server says how far it is"])
-            + (" behind" if tree["behind"] else "")
-            for tree in self.found["trees"]
-            if not tree["converged"]
+            f"replication of {tree.suffix} did not converge {within}: "
+            + ", ".join(sorted(tree.behind) or ["no server says how far it is"])
+            + (" behind" if tree.behind else "")
+            for tree in self.found.trees
+            if not tree.converged
         ]
 
     def _different(self) -> list[str]:
-        content = self.found["content"]
-        if not content or not content["difference_count"]:
+        content = self.found.content
+        if content is None or not content.difference_count:
             return []
-        number, named = content["difference_count"], content["differences"][:_NAMED]
+        number, named = content.difference_count, content.differences[:_NAMED]
         of_servers: dict[str, list[str]] = {}
         for one in named:
-            of_servers.setdefault(one["server"], []).append(_meaning(one))
+            of_servers.setdefault(one.server, []).append(_meaning(one))
         found = [f"{uri} {', '.join(what)}" for uri, what in of_servers.items()]
         if number > len(named):
             found.append(f"{number - len(named):,} more")
         what = "1 entry differs" if number == 1 else f"{number:,} entries differ"
-        first = self.found["servers"][0]
+        first = self.found.servers[0]
         return [f"replication: {what} from {first} after the load: {'; '.join(found)}"]
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Said:
         """For result.json."""
         if self.unchecked:
             return {"failure": self.unchecked}
-        return dict(self.found)
+        return self.found.document()
 
 
 def replication_of(
@@ -82,17 +81,15 @@ def replication_of(
     """None when the job did not ask for it."""
     if run.plan.verify is None:
         return None
-    found = run.manifest.get("replication")
-    if not found:
-        return Replication({}, ": ".join(("no monitor checked", *observer_failures)))
-    if failure := found.get("failure"):
-        return Replication({}, str(failure))
-    return Replication(found, "")
+    found = run.manifest.replication
+    if found is None or not found.model_fields_set:
+        why = ": ".join(("no monitor checked", *observer_failures))
+        return Replication(ReplicationCheck(), why)
+    return Replication(found, found.failure)
 
 
-def _meaning(difference: Mapping[str, Any]) -> str:
+def _meaning(difference: EntryDifference) -> str:
     """One difference in words, without the server."""
-    return _MEANING[difference["difference"]].format(
-        dn=repr(difference["dn"]),
-        attributes=", ".join(difference["attributes"]),
+    return _MEANING[difference.difference].format(
+        dn=repr(difference.dn), attributes=", ".join(difference.attributes)
     )

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
 
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream
@@ -40,6 +39,7 @@ from ldapslam.reports.rules.reconciliation import (
     reconcile,
     sent_requests,
 )
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.records import EventRecord, RunRecord
 
 _OF_MONITORS = ("observer_failed", "observer_overdue")
@@ -141,7 +141,7 @@ class Evidence:
     validity: Validity
     collected: Collected
     #: Agent -> its facts.
-    facts: Mapping[str, Mapping[str, Any]]
+    facts: Mapping[str, AgentFacts]
     #: Agent -> its clock over the run, if it was sampled.
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     #: What was read of servers and hosts.
@@ -157,7 +157,7 @@ class Evidence:
     def has_realtime(self) -> bool:
         """Have all agents real-time priority? Then they do not lack CAP_SYS_NICE."""
         agents = self.facts.values()
-        return bool(agents) and all(one.get("realtime") is True for one in agents)
+        return bool(agents) and all(one.realtime for one in agents)
 
     def sessions_of(self, stream: str) -> int:
         """Begun, or dropped; each page of a paged search counts like a session, and so

@@ -35,6 +35,7 @@ from ldapslam.reports.collect.totals import (
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.reconciliation import restarted, unread
 from ldapslam.reports.rules.steady import steady_findings
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Histogram
 
 NOT_APPLICABLE = "nothing to check"
@@ -357,7 +358,7 @@ def _generator_disturbed(evidence: Evidence) -> Finding:
     if highest:
         which = max(shares, key=shares.__getitem__)
         worst = agents[which]
-        if evidence.facts.get(which, {}).get("shares_host_with_target"):
+        if evidence.facts.get(which, AgentFacts()).shares_host_with_target:
             remedy = _SHARED_HOST
         causes = [
             f"{name} in {worst.disturbed_ns[name] / worst.wall_ns:.1%}"
@@ -404,9 +405,9 @@ def _clock_offset(evidence: Evidence) -> Finding:
         evidence.validity.clock_offset_ns, evidence.plan.interval_s * NS_PER_S / 100
     )
     bounds = {
-        agent: (facts["clock_offset_bound_us"] + _drift_us(evidence, agent)) * 1e3
+        agent: (bound_us + _drift_us(evidence, agent)) * 1e3
         for agent, facts in evidence.facts.items()
-        if facts.get("clock_offset_bound_us") is not None
+        if (bound_us := facts.clock_offset_bound_us) is not None
     }
     unknown = [name for name in evidence.run.agents if name not in bounds]
     highest, observed = _extreme(bounds, max, lambda bound_ns: f"±{_ms(bound_ns)}")
@@ -432,7 +433,7 @@ def _drift_us(evidence: Evidence, agent: str) -> float:
     of it."""
     if agent in evidence.clocks:
         return 0.0
-    return float(evidence.facts[agent].get("clock_drift_us", 0))
+    return evidence.facts[agent].clock_drift_us
 
 
 @_rule(
@@ -458,7 +459,7 @@ def _clock_step(evidence: Evidence) -> Finding:
 )
 def _histogram_overflow(evidence: Evidence) -> Finding:
     # the times of imports are kept one by one as well
-    imports = {(one["stream"], IMPORT_OPERATION) for one in imports_of(evidence.facts)}
+    imports = {(one.stream, IMPORT_OPERATION) for one in imports_of(evidence.facts)}
     over = [
         f"{totals.overflow:,} of {'.'.join(key)}"
         for key, totals in evidence.collected.operations.items()

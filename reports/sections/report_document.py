@@ -49,7 +49,6 @@ from ldapslam.reports.model import (
     OperationSummary,
     Summary,
 )
-from ldapslam.reports.result import manifest_of
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import Cause, Rule
@@ -143,7 +142,7 @@ def _appendix(summary: Summary) -> list[Section]:
         ("hosts", "Load generators in detail", appendix.hosts(summary)),
         ("method", "How this was measured", appendix.method()),
         ("manifest", "Manifest", appendix.manifest(summary)),
-        ("settings", "Server settings", appendix.shared(manifest_of(summary))),
+        ("settings", "Server settings", appendix.shared(summary.run.manifest)),
     )
     return [
         replace(section, in_appendix=True)

@@ -23,6 +23,7 @@ from ldapslam.reports.comparing.tables import document_of, sentence_of, tables_o
 from ldapslam.reports.document import CAUTION, Cell
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.results.facts import Manifest
 from ldapslam.results.store import Store
 from support.judged import judge
 from support.store import JOB_TEXT, Scenario, fill
@@ -35,6 +36,8 @@ def summary() -> Summary:
 
 
 def changed(summary: Summary, run_id: str, **fields: Any) -> Summary:
+    if "manifest" in fields:
+        fields["manifest"] = Manifest.parsed(fields["manifest"])
     return replace(summary, run=replace(summary.run, run_id=run_id, **fields))
 
 
@@ -42,7 +45,7 @@ def of_server(cache: int, addresses: str) -> dict[str, Any]:
     uri = f"ldap://{addresses}"
     facts = {"vendor": "OpenLDAP", "settings": {"olcThreads": cache}}
     return {
-        "servers": {uri: {"addresses": addresses}},
+        "servers": {uri: {"addresses": [addresses]}},
         "observations": {uri: {"facts": facts, "before": {"operations": {"add": 7}}}},
     }
 
@@ -68,7 +71,7 @@ def test_what_was_changed_is_named_with_each_runs_value(summary: Summary) -> Non
         "job file · streams · 2 · load · rate": ["150/s", "300/s"],
         "server 1 · settings · olcThreads": ["16", "32"],
     }
-    lacking = changed(summary, "lacking", manifest={"python": "3.11.7"})
+    lacking = changed(summary, "lacking", manifest={})
     assert differences_of([summary, lacking])["ldapslam"] == ["0.1.0", None]
 
 
@@ -301,7 +304,7 @@ def test_repeats_that_were_made_otherwise_are_told(summary: Summary) -> None:
 
 def test_eighteen_runs_fit_a_terminal(summary: Summary) -> None:
     sides = [side(chr(65 + n), summary, 1 + n / 100) for n in range(18)]
-    sides.append(Side("Z", (changed(summary, "z", manifest={"python": "3" * 70}),)))
+    sides.append(Side("Z", (changed(summary, "z", manifest={"job_file": "3" * 70}),)))
     text = text_of(compare_sides(sides))
     assert max(map(len, text.splitlines())) <= 112
 
