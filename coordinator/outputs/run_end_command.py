@@ -18,7 +18,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.base.inert import one_line
@@ -204,7 +203,7 @@ def _was_reported(store: Store, run_id: str, outcome: str) -> bool:
 
 def run_document(
     record: RunRecord, reasons: Sequence[str], figures: KeyFigures
-) -> dict[str, Any]:
+) -> Document:
     """What the command reads; docs/how-to/run-a-coordinator.md describes it."""
     return {
         "title": title_of(record, reasons),

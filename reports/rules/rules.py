@@ -128,13 +128,12 @@ def _listed(items: Sequence[str], limit: int = 4) -> str:
 
 def _extreme(
     values: Mapping[str, float],
-    choose: Callable[..., str],
     show: Callable[[float], str],
 ) -> tuple[float | None, str]:
-    """The worst value, and it with its owner as text."""
+    """The highest value, and it with its owner as text."""
     if not values:
         return None, NOT_APPLICABLE
-    name = choose(values, key=values.__getitem__)
+    name = max(values, key=values.__getitem__)
     return values[name], f"{show(values[name])} ({name})"
 
 
@@ -353,7 +352,7 @@ def _generator_disturbed(evidence: Evidence) -> Finding:
     shares = {
         name: one.disturbed_ns[DISTURBED] / one.wall_ns for name, one in agents.items()
     }
-    highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
+    highest, observed = _extreme(shares, lambda share: f"{share:.1%} of intervals")
     remedy = ""
     if highest:
         which = max(shares, key=shares.__getitem__)
@@ -389,7 +388,7 @@ def _loop_share(evidence: Evidence) -> Finding:
         for name, stream in evidence.streams.items()
         if stream.model == "closed"
     }
-    highest, observed = _extreme(shares, max, _percent)
+    highest, observed = _extreme(shares, _percent)
     passed = highest is None or highest <= limit
     return Finding(f"≤ {_percent(limit)} of their time", observed, passed)
 
@@ -410,7 +409,7 @@ def _clock_offset(evidence: Evidence) -> Finding:
         if (bound_us := facts.clock_offset_bound_us) is not None
     }
     unknown = [name for name in evidence.run.agents if name not in bounds]
-    highest, observed = _extreme(bounds, max, lambda bound_ns: f"±{_ms(bound_ns)}")
+    highest, observed = _extreme(bounds, lambda bound_ns: f"±{_ms(bound_ns)}")
     passed = not unknown and (highest is None or highest <= limit_ns)
     limit, problem = f"within ±{_ms(limit_ns)}", ""
     if unknown:
@@ -420,7 +419,7 @@ def _clock_offset(evidence: Evidence) -> Finding:
         deviations = {
             agent: clock.largest.at_most_ns for agent, clock in evidence.clocks.items()
         }
-        largest, later = _extreme(deviations, max, _ms)
+        largest, later = _extreme(deviations, _ms)
         limit += f" at the start, {_ms(furthest_ns)} apart later"
         observed += f" at the start, {later} later"
         passed &= largest is None or largest <= furthest_ns
@@ -447,7 +446,7 @@ def _clock_step(evidence: Evidence) -> Finding:
         for agent, totals in evidence.collected.agents.items()
         if totals.seen
     }
-    highest, observed = _extreme(steps, max, _ms)
+    highest, observed = _extreme(steps, _ms)
     passed = highest is None or highest <= CLOCK_STEP_LIMIT_NS
     return Finding(f"≤ {_ms(CLOCK_STEP_LIMIT_NS)}", observed, passed)
 
