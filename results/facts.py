@@ -21,8 +21,8 @@ from ldapslam.base.errors import StoreRefused
 #: What somebody else says of itself: a server, a host, an error, a user's class.
 Said = Mapping[str, JsonValue]
 
-#: The largest integer of a store.
-_MOST = (1 << 63) - 1
+#: A counter of 64 bits.
+_MOST = (1 << 64) - 1
 Count = Annotated[int, Field(ge=0, le=_MOST)]
 Amount = Annotated[float, Field(ge=0, lt=1e18)]
 #: Kind of operation -> number.
@@ -293,7 +293,7 @@ class ReplicatedContent(Facts):
     differences: tuple[EntryDifference, ...]
 
 
-class ReplicationCheck(Facts):
+class ReplicationFacts(Facts):
     """What was found of replication after the load (directory/replication.py), or why
     it could not be checked."""
 
@@ -320,7 +320,7 @@ class Observed(Facts):
 
     #: URI -> what was read there.
     observations: Mapping[str, Observation] = {}
-    replication: ReplicationCheck | None = None
+    replication: ReplicationFacts | None = None
     #: Of all monitors.
     observer_cost: ObserverCost | None = None
 

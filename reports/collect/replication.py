@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ldapslam.results.facts import EntryDifference, ReplicationCheck, Said
+from ldapslam.results.facts import EntryDifference, ReplicationFacts, Said
 from ldapslam.results.records import RunRecord
 
 #: Entries in one reason.
@@ -28,7 +28,7 @@ _MEANING = {
 class Replication:
     """The check of one run that asked for it."""
 
-    found: ReplicationCheck
+    found: ReplicationFacts
     #: Why it could not be checked, or empty.
     unchecked: str
 
@@ -84,7 +84,7 @@ def replication_of(
     found = run.manifest.replication
     if found is None or not found.model_fields_set:
         why = ": ".join(("no monitor checked", *observer_failures))
-        return Replication(ReplicationCheck(), why)
+        return Replication(ReplicationFacts(), why)
     return Replication(found, found.failure)
 
 

@@ -35,7 +35,7 @@ from ldapslam.reports.typeset import (
     times_columns,
 )
 from ldapslam.reports.uncertainty import Estimate
-from ldapslam.results.facts import ReplicatedContent, ReplicatedTree, ReplicationCheck
+from ldapslam.results.facts import ReplicatedContent, ReplicatedTree, ReplicationFacts
 
 #: More rows would hide the rest of the report; result.json has all of them.
 _ROWS = 50
@@ -115,7 +115,7 @@ def _verified(replication: Replication) -> list[Block]:
     return blocks
 
 
-def _trees(found: ReplicationCheck) -> Table:
+def _trees(found: ReplicationFacts) -> Table:
     return table(
         "replication",
         "Convergence after the load",
@@ -137,7 +137,7 @@ def _trees(found: ReplicationCheck) -> Table:
     )
 
 
-def _stale(found: ReplicationCheck) -> list[str]:
+def _stale(found: ReplicationFacts) -> list[str]:
     return [
         f"{tree.suffix}: left aside are the changes of {', '.join(tree.stale)}, "
         "which only some servers have, and which are all older than an hour before the "
@@ -147,7 +147,7 @@ def _stale(found: ReplicationCheck) -> list[str]:
     ]
 
 
-def _skipped(found: ReplicationCheck) -> list[str]:
+def _skipped(found: ReplicationFacts) -> list[str]:
     skipped = ", ".join(found.skipped)
     return [f"Not compared, as not all servers replicate it: {skipped}."] * bool(
         skipped
@@ -172,7 +172,7 @@ def _state(tree: ReplicatedTree, uri: str, states: Mapping[str, str]) -> Cell:
     return Cell("has all changes")
 
 
-def _entries(found: ReplicationCheck, content: ReplicatedContent) -> Table:
+def _entries(found: ReplicationFacts, content: ReplicatedContent) -> Table:
     first = found.servers[0]
     differing = Counter(one.server for one in content.differences)
     what = "All entries were compared"

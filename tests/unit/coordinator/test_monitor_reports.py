@@ -22,7 +22,7 @@ from ldapslam.results.facts import (
     Observed,
     ObserverCost,
     Reading,
-    ReplicationCheck,
+    ReplicationFacts,
 )
 from ldapslam.results.records import Metric, MonitorSample
 from ldapslam.transport.messages import ProtocolError, failure_message
@@ -82,7 +82,7 @@ def test_what_is_observed_is_what_was_reported() -> None:
         assert str(error) in failed.reason
         assert isinstance(failed.refusal, FleetError) == isinstance(error, FleetError)
     ended = monitor_news(finished(replication={}), 10)
-    assert ended.facts == Observed(replication=ReplicationCheck())
+    assert ended.facts == Observed(replication=ReplicationFacts())
 
 
 def finished(**of: Any) -> pb.MonitorReport:
@@ -145,7 +145,7 @@ def test_what_is_found_later_joins_what_was_found_before() -> None:
     news = Observed(
         observations={URI: Observation(after=Reading()), "ldap://ds2": other},
         observer_cost=ObserverCost(cpu_s=0.5),
-        replication=ReplicationCheck(converged=True),
+        replication=ReplicationFacts(converged=True),
     )
     assert with_report(known, news).document() == {
         "observations": {
