@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from ldapslam.base.clock_id import clock_id
@@ -40,7 +40,7 @@ from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.proto.common_pb2 import Snapshot
-from ldapslam.results.facts import AgentFacts, Counts
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.monitor_rows import add_monitor_report
 from ldapslam.results.records import IntervalRecord, Part, RunRecord
 from ldapslam.transport.messages import (
@@ -283,7 +283,7 @@ class AgentService(AgentServiceServicer):
         """Have the run's machine take an agent's progress, and commit what follows."""
         try:
             _, stored = await self._admit(report)
-            event, facts, operations = _progress(report)
+            event, facts = _progress(report)
         except _Stale:
             return _REPEATED
         except (ProtocolError, RunNotFound) as error:
@@ -304,7 +304,7 @@ class AgentService(AgentServiceServicer):
                 is_known = run.part(report.agent) is not run_machine.Part.ASSIGNED
             # a repeated report must not be counted again
             if facts.model_fields_set and not is_known:
-                run.add_facts(report.agent, facts, operations)
+                run.add_facts(report.agent, facts)
             if is_end:
                 run.add_clock_drift(report.agent)
             run.feed(event)
@@ -475,32 +475,25 @@ async def _read(
 
 def _progress(
     report: agent_pb2.ProgressReport,
-) -> tuple[run_machine.RunEvent, AgentFacts, Mapping[str, Counts]]:
-    """The machine's event of a report, its facts, and the operations in them that no
-    report before it had."""
+) -> tuple[run_machine.RunEvent, AgentFacts]:
+    """The machine's event of a report, and its facts."""
     agent = report.agent
-    event: run_machine.RunEvent
     match report.WhichOneof("kind"):
         case "ready":
             facts = reported_facts(report.ready.facts_json)
-            event, operations = (
-                run_machine.AgentPrepared(agent),
-                facts.control_operations,
-            )
-            return event, AgentFacts().updated(facts), operations
+            return run_machine.AgentPrepared(agent), AgentFacts().updated(facts)
         case "started":
             error_us = report.started.start_error_ns / 1000
-            event = run_machine.AgentStarted(agent)
-            return event, AgentFacts(start_error_us=error_us), {}
+            return run_machine.AgentStarted(agent), AgentFacts(start_error_us=error_us)
         case "cleaning_up":
-            return run_machine.PartProgressed(agent), AgentFacts(), {}
+            return run_machine.PartProgressed(agent), AgentFacts()
         case "finished":
             finished = report.finished
             facts = reported_facts(finished.facts_json)
-            event = run_machine.AgentFinished(agent, finished.early_reason)
-            return event, AgentFacts().updated(facts), facts.later_operations
+            ended = run_machine.AgentFinished(agent, finished.early_reason)
+            return ended, AgentFacts().updated(facts)
         case "failed":
-            event = run_machine.AgentFailed(agent, error_of(report.failed))
-            return event, AgentFacts(), {}
+            error = error_of(report.failed)
+            return run_machine.AgentFailed(agent, error), AgentFacts()
         case _:
             raise ProtocolError("a progress report without progress")

@@ -155,7 +155,8 @@ class RunProcess:
         ):
             sampler = self._wait_for_start(engine, t0_mono_ns, meter)
             self._pass_snapshots_on(engine, sampler, ledgers)
-        self._facts |= ledgers.clean_up(self._tell_of_clean_up)
+        # the others were in `ready`
+        self._facts = ledgers.clean_up(self._tell_of_clean_up)
         self._facts["later_operations"] = added(
             engine.facts().get("python_requests", {}), ledgers.operations
         )

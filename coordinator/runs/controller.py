@@ -43,7 +43,6 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
 from ldapslam.results.facts import (
     AgentFacts,
-    Counts,
     Manifest,
     Observed,
     ServerIdentity,
@@ -324,15 +323,16 @@ class ActiveRun:
         """Do not wait for this agent's intervals."""
         self._show(self._live.drop(agent))
 
-    def add_facts(
-        self, agent: str, facts: AgentFacts, operations: Mapping[str, Counts]
-    ) -> None:
-        """Keep an agent's facts; those about servers are the run's too. `operations`:
-        those in the facts that were in none before."""
+    def add_facts(self, agent: str, facts: AgentFacts) -> None:
+        """Keep an agent's facts; those about servers are the run's too."""
         self._put_agent(agent, facts)
         for target in facts.targets:
             self._servers.setdefault(target.uri, target.identity)
-        for uri, counts in operations.items():
+        operations = [
+            *facts.control_operations.items(),
+            *facts.later_operations.items(),
+        ]
+        for uri, counts in operations:
             total = self._control_operations.setdefault(uri, {})
             for operation, count in counts.items():
                 total[operation] = total.get(operation, 0) + count
