@@ -56,10 +56,11 @@ class AgentLink:
         return self._open_streams > 0
 
     def send(self, command: pb.Command) -> None:
-        """Queue a command; its number is filled in."""
+        """Queue a copy of a command, with its number."""
         self._last_number += 1
-        command.number = self._last_number
-        self._commands.append(command)
+        numbered = pb.Command(number=self._last_number)
+        numbered.MergeFrom(command)
+        self._commands.append(numbered)
         self._changed.set()
 
     def confirm(self, number: int) -> None:
