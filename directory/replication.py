@@ -95,7 +95,7 @@ def verify_replication(
 
     `results.facts.ReplicationFacts` has what the result says: the first server is the
     one that others are compared with; the first few differences of each kind and server
-    are named, and `compared` counts the entries whose attributes were compared.
+    are named, and `compared` counts the entries of which attributes were compared.
     """
     with _all_opened(servers) as members:
         trees, skipped = _trees(members, check)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a run beside its plan: the facts of its agents and monitors, and the
-run's manifest.
+"""The facts of a run's agents and monitors, and the run's manifest.
 
 Each class has all names that a fact may have, with its type and its default. The same
 classes check what agents report, make the JSON documents of the store and of
-result.json, and read them again. A document has only the facts that were set, so that
-`updated` and the store add facts to those that are there.
+result.json, and read them again. A document has only the facts that were set: `updated`
+and the store leave the other facts as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from ldapslam.base.errors import StoreRefused
 
-#: What somebody else says of itself: a server, a host, an error, a user's class.
+#: A JSON object of a server, a host, an error or a user's class, with names of its own.
 Said = Mapping[str, JsonValue]
 
 #: A counter of 64 bits.
@@ -152,7 +151,7 @@ class CleanUp(Facts):
     left_entries: tuple[LeftEntry, ...] = ()
     seconds: float | None = None
     error: str | None = None
-    #: Of the ledgers, on the agent's host.
+    #: Folder of the ledgers, on the agent's host.
     folder: str = ""
 
     @property
@@ -219,10 +218,10 @@ class MonitorFacts(Facts):
     kind: str = ""
     #: Role -> URIs of its servers.
     serves: Mapping[str, tuple[str, ...]] = {}
-    #: Of a host.
+    #: Known of hosts.
     boot_id: str | None = None
     kernel: str | None = None
-    #: Of a directory.
+    #: Known of directories.
     server: str | None = None
     version: str | None = None
     #: Why it could not begin.
@@ -268,7 +267,7 @@ class ReplicatedTree(Facts):
     after_s: float | None
     #: Server -> source of changes -> its last change.
     states: Mapping[str, Mapping[str, str]]
-    #: Server -> sources whose changes it lacks.
+    #: Server -> sources of changes that it lacks.
     behind: Mapping[str, tuple[str, ...]]
     #: Sources that were left aside.
     stale: tuple[str, ...] = ()
@@ -298,7 +297,7 @@ class ReplicationFacts(Facts):
     it could not be checked."""
 
     failure: str = ""
-    #: The first is the one that the others are compared with.
+    #: The others are compared with the first.
     servers: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     within_s: float = 0.0
@@ -321,7 +320,7 @@ class Observed(Facts):
     #: URI -> what was read there.
     observations: Mapping[str, Observation] = {}
     replication: ReplicationFacts | None = None
-    #: Of all monitors.
+    #: The sum over all monitors.
     observer_cost: ObserverCost | None = None
 
 
@@ -355,7 +354,7 @@ class Manifest(Observed):
     coordinator: Said = {}
     #: By URI.
     servers: Mapping[str, ServerIdentity] = {}
-    #: URI -> requests beside the load.
+    #: URI -> requests that are no load.
     control_operations: Mapping[str, Counts] = {}
     #: None: no agent was told.
     t0: Start | None = None

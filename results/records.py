@@ -73,7 +73,7 @@ class DigestedPart(TypedDict):
 class DigestDocument(TypedDict):
     """What a verdict is bound to (reports/digest.py)."""
 
-    #: Of a run that was judged before.
+    #: The run was judged before.
     first: NotRequired[Digest]
     schema: str
     run_id: str

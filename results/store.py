@@ -316,8 +316,7 @@ class Store:
         self._update_run(run_id, {"agents": list(agents)})
 
     def set_manifest(self, run_id: str, facts: Manifest) -> None:
-        """Adds the facts that are set to the run's manifest; those that exist are
-        replaced."""
+        """Put the facts that are set into the run's manifest."""
         with self.transaction(writes=True) as connection:
             row = connection.execute(
                 sa.select(schema.run.c.manifest).where(schema.run.c.run_id == run_id)
@@ -411,8 +410,8 @@ class Store:
         facts: AgentFacts,
         part: Part | None = None,
     ) -> None:
-        """Adds the facts that are set to what is known of an agent in a run; with
-        `part` a new part of it begins."""
+        """Put the facts that are set into an agent's facts of a run; with `part` a new
+        part of it begins."""
         table = schema.run_agent
         columns = part._asdict() if part else {}
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)

@@ -26,8 +26,8 @@ def ending_facts(
     since_t0_ns: int | None = None,
     known: EndingFacts | None = None,
 ) -> EndingFacts:
-    """The ending as the manifest keeps it. `since_t0_ns`: now; `known`: that of a drain
-    under way, whose beginning is kept."""
+    """The ending as the manifest keeps it. `since_t0_ns`: now; `known`: the ending of a
+    drain under way, which keeps its beginning."""
     return EndingFacts(
         state=str(ending.state),
         detail=ending.detail,

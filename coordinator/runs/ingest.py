@@ -318,7 +318,7 @@ def monitor_news(report: monitor_pb2.MonitorReport, until_ns: int) -> MonitorNew
 
 
 def with_report(known: Observed, news: Observed) -> Manifest:
-    """Return the facts of a manifest that one more report of a monitor changes."""
+    """Return the facts of a manifest that a report of a monitor changes."""
     changes = Manifest()
     if news.observations:
         observations = dict(known.observations)
