@@ -18,7 +18,6 @@ from datetime import datetime
 from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.completeness import Completeness
-from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.collect.totals import AgentTotals
@@ -30,7 +29,7 @@ from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
 from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.uncertainty import Estimate
-from ldapslam.results.facts import AgentFacts
+from ldapslam.results.facts import AgentFacts, ReplicationFacts
 from ldapslam.results.records import EventRecord, RunRecord
 
 
@@ -175,7 +174,7 @@ class Summary:
     #: The same with the servers' counts; of runs that watched their servers.
     reconciliations: Mapping[str, Reconciliation]
     #: What was found after the load; None when the job did not ask.
-    replication: Replication | None
+    replication: ReplicationFacts | None
     timeline: Timeline
     completeness: Completeness
     #: Agent -> its clock over the run, if it was sampled.

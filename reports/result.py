@@ -50,7 +50,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
         **statistics_of(summary),
         "imports": [one.document() for one in imports_of(summary.facts)],
         "probes": [one.document() for one in probes_of(summary.facts)],
-        "replication": summary.replication and summary.replication.result(),
+        "replication": summary.replication and summary.replication.document(),
         "gaps": [
             {
                 "agent": gap.agent,

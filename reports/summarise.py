@@ -16,6 +16,7 @@ from ldapslam.jobs.run_plan import PlannedOperation
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
+from ldapslam.reports.collect.replication import servers_apart
 from ldapslam.reports.collect.telemetry import telemetry, with_restarts
 from ldapslam.reports.collect.timeline import (
     NS_PER_S,
@@ -140,7 +141,7 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         statistics_of(summary),
         blamed=verdict.blamed(rules),
     )
-    failures = evidence.replication.failures if evidence.replication else ()
+    failures = servers_apart(evidence.replication)
     word, reasons = verdict.conclude(
         rules, thresholds, failures, is_aborted=run.state == "aborted"
     )

@@ -307,6 +307,10 @@ class ReplicationFacts(Facts):
     trees: tuple[ReplicatedTree, ...] = ()
     content: ReplicatedContent | None = None
 
+    @property
+    def first_server(self) -> str:
+        return self.servers[0] if self.servers else ""
+
 
 class ObserverCost(Facts):
     """What monitors took of their hosts."""

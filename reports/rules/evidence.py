@@ -24,7 +24,7 @@ from ldapslam.reports.collect.completeness import (
     completeness,
     losses_of,
 )
-from ldapslam.reports.collect.replication import Replication, replication_of
+from ldapslam.reports.collect.replication import replication_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
@@ -39,7 +39,7 @@ from ldapslam.reports.rules.reconciliation import (
     reconcile,
     sent_requests,
 )
-from ldapslam.results.facts import AgentFacts
+from ldapslam.results.facts import AgentFacts, ReplicationFacts
 from ldapslam.results.records import EventRecord, RunRecord
 
 _OF_MONITORS = ("observer_failed", "observer_overdue")
@@ -451,7 +451,7 @@ class Evidence:
         return reconcile(self.run, sent, self.collected)
 
     @cached_property
-    def replication(self) -> Replication | None:
+    def replication(self) -> ReplicationFacts | None:
         """What the job asked to be checked after the load."""
         return replication_of(self.run, self.observer_failures)
 

@@ -569,8 +569,8 @@ def _replication_checked(evidence: Evidence) -> Finding:
     replication = evidence.replication
     if replication is None:
         return Finding("checked", NOT_APPLICABLE, passed=True)
-    observed = replication.unchecked or "checked"
-    return Finding("checked", observed, replication.is_checked)
+    observed = replication.failure or "checked"
+    return Finding("checked", observed, not replication.failure)
 
 
 @_rule(

@@ -187,12 +187,12 @@ def _estimate(threshold: ServerThreshold, server: str, evidence: Evidence) -> Es
 
 def _convergence(evidence: Evidence) -> Estimate:
     checked = evidence.replication
-    if checked is None or checked.unchecked:
+    if checked is None or checked.failure:
         raise _Unknown("replication was not checked")
-    after_s = checked.found.after_s
+    after_s = checked.after_s
     if after_s is None:
         # it took at least as long as was waited
-        within_s = checked.found.within_s
+        within_s = checked.within_s
         return Estimate(within_s, within_s, math.inf)
     return Estimate(after_s, after_s, after_s)
 

@@ -22,6 +22,7 @@ from ldapslam.jobs.fields.thresholds import (
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
+from ldapslam.reports.collect.replication import servers_apart
 from ldapslam.reports.collect.timeline import IntervalState
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
@@ -223,7 +224,7 @@ def _statement(summary: Summary) -> str:
     if any(rule.cause is Cause.GENERATOR for rule in failing):
         text += "; the generator's part does not change the verdict"
     if summary.replication is not None:
-        differ = bool(summary.replication.failures)
+        differ = bool(servers_apart(summary.replication))
         text += "; replicas differ" if differ else ", replicas hold the same"
     every = number_of(len(summary.thresholds), "threshold")
     if missed or unsure:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from ldapslam.reports.charts.chart_data import chart_name, panels_of
 from ldapslam.reports.collect.job_notes import Probe, method_text, probes_of
-from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.document import (
     BAD,
@@ -104,11 +103,10 @@ def _propagation(
     )
 
 
-def _verified(replication: Replication) -> list[Block]:
-    if replication.unchecked:
-        text = f"Replication could not be checked: {replication.unchecked}."
+def _verified(found: ReplicationFacts) -> list[Block]:
+    if found.failure:
+        text = f"Replication could not be checked: {found.failure}."
         return [Paragraph(text)]
-    found = replication.found
     blocks: list[Block] = [_trees(found)]
     if content := found.content:
         blocks += [_entries(found, content), *filled(_differences(content))]
@@ -173,7 +171,7 @@ def _state(tree: ReplicatedTree, uri: str, states: Mapping[str, str]) -> Cell:
 
 
 def _entries(found: ReplicationFacts, content: ReplicatedContent) -> Table:
-    first = found.servers[0]
+    first = found.first_server
     differing = Counter(one.server for one in content.differences)
     what = "All entries were compared"
     if content.sample is not None:
