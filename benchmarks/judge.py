@@ -36,6 +36,7 @@ from ldapslam.cli.client import job_request
 from ldapslam.coordinator.runs.submission import load_submission
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.reports.judge import COMMAND
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.packing import pack
 from ldapslam.results.records import IntervalRecord, Part
 from ldapslam.results.store import Store
@@ -55,7 +56,9 @@ def fill(
     at_utc = "2026-03-01T12:00:02.000000Z"
     store.create_run(replace(record, agents=tuple(agents), t0_utc=at_utc))
     for agent in agents:
-        store.put_agent(record.run_id, agent, {}, Part(1, 1, room_bytes=1 << 40))
+        store.put_agent(
+            record.run_id, agent, AgentFacts(), Part(1, 1, room_bytes=1 << 40)
+        )
     rows: list[tuple[str, IntervalRecord]] = []
     for report in reports:
         rows.append((record.run_id, report))

@@ -10,6 +10,7 @@ import getpass
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import click
@@ -20,10 +21,6 @@ from ldapslam.cli.options import COORDINATOR_VARIABLE, DEFAULT_COORDINATOR
 from ldapslam.cli.security import operator_files
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2 as spb
-from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
-from ldapslam.proto.schedule_pb2_grpc import ScheduleServiceStub
-from ldapslam.transport.credentials import channel
-from ldapslam.transport.diagnosis import explained_errors
 from ldapslam.transport.messages import PROTOCOL_VERSION, checked
 
 _CALL_TIMEOUT_S = 10.0
@@ -66,9 +63,15 @@ class Client:
 
     def __init__(self, address: str) -> None:
         """`address` is HOST:PORT or unix:PATH; nothing is sent yet. ConfigError."""
+        # commands that read a store alone need no gRPC
+        from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+        from ldapslam.transport.credentials import channel
+        from ldapslam.transport.diagnosis import explained_errors
+
         self.address = address
-        self._files = operator_files(address)
-        self._channel = channel(address, self._files)
+        files = operator_files(address)
+        self._explained_errors = partial(explained_errors, address, files)
+        self._channel = channel(address, files)
         self._stub = OperatorServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:
@@ -80,11 +83,13 @@ class Client:
     def _call(
         self, method: Any, request: Any, timeout_s: float = _CALL_TIMEOUT_S
     ) -> Any:
-        with explained_errors(self.address, self._files):
+        with self._explained_errors():
             return checked(method(request, timeout=timeout_s))
 
     def schedule_call(self, method: str, request: Any) -> Any:
         """A call of ScheduleService; its reply."""
+        from ldapslam.proto.schedule_pb2_grpc import ScheduleServiceStub
+
         stub = ScheduleServiceStub(self._channel)  # type: ignore[no-untyped-call]
         return self._call(getattr(stub, method), request, _SUBMIT_TIMEOUT_S)
 
@@ -111,7 +116,7 @@ class Client:
 
     def watch(self, run_id: str) -> Iterator[pb.RunUpdate]:
         """What happens to a run, until it ends."""
-        with explained_errors(self.address, self._files):
+        with self._explained_errors():
             updates = self._stub.WatchRun(pb.WatchRunRequest(run_id=run_id))
             yield from map(checked, updates)
 
@@ -135,7 +140,7 @@ class Client:
 
     def fetch(self, run_id: str) -> Iterator[bytes]:
         """A run's archive, for Store.import_run."""
-        with explained_errors(self.address, self._files):
+        with self._explained_errors():
             for chunk in self._stub.FetchRun(pb.FetchRunRequest(run_id=run_id)):
                 yield chunk.content
 

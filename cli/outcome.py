@@ -62,12 +62,11 @@ def report(
     *,
     out: Path,
     formats: Sequence[str],
-    judges: bool = False,
 ) -> tuple[Summary, list[Path]]:
-    """Write the reports of a run into `out`; their paths. `judges`: there is no
-    coordinator that has stored the verdict."""
+    """Write the reports of a run into `out`; their paths."""
     from ldapslam.reports.formats.render import render
     from ldapslam.reports.summarise import summarise
+    from ldapslam.results.records import FINAL_STATES
 
     of_folder = out / "results.sqlite"
     if of_folder.exists() and of_folder.resolve() != store.path:
@@ -77,8 +76,8 @@ def report(
         )
     make_folder(out)
     summary = summarise(store, run_id)
-    if judges:
-        summary = judged(store, summary)
+    if (state := summary.run.state) not in FINAL_STATES:
+        say(f"run {run_id} has not ended (it is {state}): its report is partial")
     return summary, render(summary, out, formats, store=store)
 
 

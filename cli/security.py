@@ -29,11 +29,6 @@ from ldapslam.cli.options import (
     grouped,
     option,
 )
-from ldapslam.transport.pki.certificate import (
-    AUTHORITY_FILE,
-    CERTIFICATE_FILE,
-    KEY_FILE,
-)
 
 if TYPE_CHECKING:
     from ldapslam.transport.credentials import TlsFiles
@@ -77,6 +72,11 @@ class Security:
 def folder_files(folder: Path) -> TlsFiles:
     """What `ldapslam fleet pki issue` made."""
     from ldapslam.transport.credentials import TlsFiles
+    from ldapslam.transport.pki.certificate import (
+        AUTHORITY_FILE,
+        CERTIFICATE_FILE,
+        KEY_FILE,
+    )
 
     return TlsFiles(
         folder / CERTIFICATE_FILE, folder / KEY_FILE, folder / AUTHORITY_FILE
@@ -164,6 +164,6 @@ def _chosen(folder: Path | None, *, insecure: bool) -> Security:
     if folder is not None:
         return Security(folder_files(folder), insecure=insecure)
     folder = default_folder()
-    if (folder / CERTIFICATE_FILE).exists():
-        return Security(folder_files(folder), is_default=True, insecure=insecure)
+    if folder.exists() and (files := folder_files(folder)).certificate.exists():
+        return Security(files, is_default=True, insecure=insecure)
     return Security(insecure=insecure)

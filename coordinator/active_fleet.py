@@ -22,6 +22,7 @@ from ldapslam.coordinator.runs.judge import Verdicts
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
+from ldapslam.results.facts import Manifest
 from ldapslam.results.records import RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
@@ -147,7 +148,8 @@ class ActiveFleet:
         store, run_id = self.writer.store, record.run_id
         now_utc = utc_text(datetime.now(UTC))
         self.writer.post(store.add_event, run_id, kind, str(error), now_utc)
-        self.writer.post(store.set_manifest, run_id, {"failure": error.to_dict()})
+        failure = Manifest(failure=error.to_dict())
+        self.writer.post(store.set_manifest, run_id, failure)
         await self.writer.call(
             store.set_run_state, run_id, "failed", str(error), finished_utc=now_utc
         )

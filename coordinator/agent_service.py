@@ -29,9 +29,9 @@ from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.ingest import (
     MonitorNews,
-    agent_facts,
     interval_record,
     monitor_news,
+    reported_facts,
 )
 from ldapslam.coordinator.runs.submission import check_version
 from ldapslam.coordinator.security.access import caller
@@ -40,6 +40,7 @@ from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.monitor_rows import add_monitor_report
 from ldapslam.results.records import IntervalRecord, Part, RunRecord
 from ldapslam.transport.messages import (
@@ -302,7 +303,7 @@ class AgentService(AgentServiceServicer):
             if isinstance(event, run_machine.AgentPrepared):
                 is_known = run.part(report.agent) is not run_machine.Part.ASSIGNED
             # a repeated report must not be counted again
-            if facts and not is_known:
+            if facts.model_fields_set and not is_known:
                 run.add_facts(report.agent, facts)
             if is_end:
                 run.add_clock_drift(report.agent)
@@ -474,25 +475,25 @@ async def _read(
 
 def _progress(
     report: agent_pb2.ProgressReport,
-) -> tuple[run_machine.RunEvent, dict[str, object]]:
+) -> tuple[run_machine.RunEvent, AgentFacts]:
     """The machine's event of a report, and its facts."""
     agent = report.agent
     match report.WhichOneof("kind"):
         case "ready":
-            facts = agent_facts(report.ready.facts_json)
-            return run_machine.AgentPrepared(agent), facts
+            facts = reported_facts(report.ready.facts_json)
+            return run_machine.AgentPrepared(agent), AgentFacts().updated(facts)
         case "started":
             error_us = report.started.start_error_ns / 1000
-            return run_machine.AgentStarted(agent), {"start_error_us": error_us}
+            return run_machine.AgentStarted(agent), AgentFacts(start_error_us=error_us)
         case "cleaning_up":
-            return run_machine.PartProgressed(agent), {}
+            return run_machine.PartProgressed(agent), AgentFacts()
         case "finished":
             finished = report.finished
-            facts = agent_facts(finished.facts_json)
-            # the report `ready` had them already
-            facts.pop("control_operations", None)
-            return run_machine.AgentFinished(agent, finished.early_reason), facts
+            facts = reported_facts(finished.facts_json)
+            ended = run_machine.AgentFinished(agent, finished.early_reason)
+            return ended, AgentFacts().updated(facts)
         case "failed":
-            return run_machine.AgentFailed(agent, error_of(report.failed)), {}
+            error = error_of(report.failed)
+            return run_machine.AgentFailed(agent, error), AgentFacts()
         case _:
             raise ProtocolError("a progress report without progress")

@@ -6,10 +6,9 @@ It is made before the coordinator, which it observes, and started with it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.observer import Observer
+from ldapslam.coordinator.security.guard import Server
 
 
 class Extension(Observer):
@@ -18,8 +17,8 @@ class Extension(Observer):
     async def check(self) -> None:
         """ConfigError when it cannot work; asked before anything is opened."""
 
-    async def start(self, coordinator: Coordinator, server: Any) -> None:
-        """Add services to the server (grpc.aio.Server; each method needs its roles in
+    async def start(self, coordinator: Coordinator, server: Server) -> None:
+        """Add services to the server (each method needs its roles in
         access.ROLES), begin background tasks. Runs are taken up already; no call comes
         before it returns."""
 

@@ -15,8 +15,6 @@ own part of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import ldap
@@ -28,6 +26,7 @@ from ldapslam.directory.control_connection import (
     texts_of,
 )
 from ldapslam.jobs.replay.log import REQUESTS
+from ldapslam.results.facts import Reading
 
 #: Kinds of requests, as the reconciliation has them (RFC 4511).
 KINDS = tuple(sorted(REQUESTS))
@@ -64,20 +63,6 @@ class ServerKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCounts:
-    """One reading."""
-
-    #: Kind -> requests begun since the start; None where the server does not say.
-    operations: Mapping[str, int | None]
-    #: When it started, in the server's words; another text is another process. None
-    #: where it does not say.
-    started: str | None
-    #: 'host:port' of a replica, as the supplier's agreement has it -> changes sent to
-    #: it; empty where changes are not sent as requests.
-    sent: Mapping[str, int] = field(default_factory=dict)
-
-
 def detect(connection: ControlConnection) -> ServerKind:
     """From the root DSE; TargetError."""
     root_dse = connection.read("", ["objectClass", "vendorName"])
@@ -88,17 +73,17 @@ def detect(connection: ControlConnection) -> ServerKind:
     return ServerKind.OTHER
 
 
-def read_counts(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
+def read_counts(connection: ControlConnection, kind: ServerKind) -> Reading:
     """The counts, with the requests of this reading; None where they are hidden.
     TargetError."""
     if kind is ServerKind.SLAPD:
         return _read_slapd(connection)
     if kind is ServerKind.DS389:
         return _read_ds389(connection)
-    return ServerCounts(dict.fromkeys(KINDS), None)
+    return Reading(operations=dict.fromkeys(KINDS), started=None)
 
 
-def _read_slapd(connection: ControlConnection) -> ServerCounts:
+def _read_slapd(connection: ControlConnection) -> Reading:
     started = text_of(
         connection.read(_START_DN, ["monitorTimestamp"]), "monitortimestamp"
     )
@@ -111,10 +96,10 @@ def _read_slapd(connection: ControlConnection) -> ServerCounts:
         name = _SLAPD_NAMES.get(name, name)
         if name in operations:
             operations[name] = _number(entry, "monitoropinitiated")
-    return ServerCounts(operations, started)
+    return Reading(operations=operations, started=started)
 
 
-def _read_ds389(connection: ControlConnection) -> ServerCounts:
+def _read_ds389(connection: ControlConnection) -> Reading:
     started = text_of(connection.read("cn=monitor", ["startTime"]), "starttime")
     sent = _sent_changes(connection)
     names = [name for names in _SNMP_COUNTERS.values() for name in names]
@@ -124,7 +109,7 @@ def _read_ds389(connection: ControlConnection) -> ServerCounts:
         values = [_number(found, name) for name in counters]
         known = [value for value in values if value is not None]
         operations[kind] = sum(known) if len(known) == len(values) else None
-    return ServerCounts(operations, started, sent)
+    return Reading(operations=operations, started=started, sent=sent)
 
 
 def _sent_changes(connection: ControlConnection) -> dict[str, int]:

@@ -93,20 +93,9 @@ def verify_replication(
     servers know, and that had made none for an hour at the run's begin, is left out
     where all content is compared.
 
-    The first server is the one that others are compared with. The result:
-
-        servers: [URI, …]                          in this order
-        skipped: [suffix, …]                       replicated, but not to all of them
-        within_s, converged, after_s               after_s None: not in time
-        trees: [{suffix, converged, after_s,
-                 states: {URI: {source: CSN}}, behind: {URI: [source, …]},
-                 stale: [source, …]}]              left aside
-        content: None | {sample, compared, entries: {URI: n}, difference_count,
-                         differences: [{server, dn, difference, attributes}]}
-
-    `difference` is missing, extra or different, of the server against the first one;
-    the first few of each kind and server are named. `compared` counts the entries whose
-    attributes were compared.
+    `results.facts.ReplicationFacts` has what the result says: the first server is the
+    one that others are compared with; the first few differences of each kind and server
+    are named, and `compared` counts the entries of which attributes were compared.
     """
     with _all_opened(servers) as members:
         trees, skipped = _trees(members, check)

@@ -51,6 +51,7 @@ from ldapslam.jobs.fields.sections import (
     one_or_more_schema,
 )
 from ldapslam.jobs.fields.thresholds import (
+    PYTHON_KIND,
     Convergence,
     CountedRequests,
     Criterion,
@@ -77,9 +78,8 @@ from ldapslam.jobs.replay.options import KINDS, Trace
 MAX_INTERVALS = 200_000
 #: Fields of a stream that define its requests; `load.trace` takes their place.
 _WAYS = ("operations", "python")
-#: Kind, in reports, of what a Python class records, and the result codes that count as
-#: success: compareFalse and compareTrue are answers (RFC 4511 4.10).
-PYTHON_KIND = "python"
+#: Result codes that count as success of what a Python class records: compareFalse and
+#: compareTrue are answers (RFC 4511 4.10).
 PYTHON_SUCCESS_CODES = (0, 5, 6)
 CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 

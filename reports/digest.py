@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,7 +30,7 @@ from ldapslam.results.digest import (
     parts_of,
     sha256_of,
 )
-from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.records import Digest, DigestDocument, RunRecord, utc_text
 from ldapslam.results.store import Store
 
 SCHEMA = "ldapslam.digest/1"
@@ -87,31 +87,27 @@ class _Digest(BaseModel):
     signature: _Signature | None
 
 
-def checked_document(digest: Any) -> Mapping[str, Any]:
+def checked_document(digest: object) -> DigestDocument:
     """The document of a stored digest, or of one in result.json; NotAsJudged."""
     try:
         _Digest.model_validate(digest)
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
         raise NotAsJudged(f"the digest is none: {where or 'it'} is wrong") from error
-    document: Mapping[str, Any] = digest["document"]
-    if sha256_of(document) != digest["sha256"]:
+    checked = cast(Digest, digest)
+    if sha256_of(checked["document"]) != checked["sha256"]:
         raise NotAsJudged("the digest is not that of its document")
-    return document
+    return checked["document"]
 
 
 def digest_document(
-    store: Store, summary: Summary, before: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+    store: Store, summary: Summary, before: Digest | None = None
+) -> DigestDocument:
     """The document of a run that has just been judged. A run that was judged before
     (`before`: its digest then) keeps the first of its digests in it."""
     run_id = summary.run.run_id
     parts = {**parts_of(store, run_id), RESULT: result_part(result_of(summary))}
-    first = None
-    with contextlib.suppress(NotAsJudged):  # somebody wrote another
-        first = before and checked_document(before).get("first", before)
-    return {
-        **({"first": first} if first else {}),
+    document: DigestDocument = {
         "schema": SCHEMA,
         "run_id": run_id,
         "verdict": summary.verdict,
@@ -119,10 +115,18 @@ def digest_document(
         "judged_utc": utc_text(datetime.now(UTC)),
         "ldapslam": __version__,
         "parts": {
-            name: {**part._asdict(), "columns": list(part.columns)}
+            name: {
+                "rows": part.rows,
+                "sha256": part.sha256,
+                "columns": list(part.columns),
+            }
             for name, part in parts.items()
         },
     }
+    if before:
+        with contextlib.suppress(NotAsJudged):  # somebody wrote another
+            document["first"] = checked_document(before).get("first", before)
+    return document
 
 
 def result_part(result: Mapping[str, Any], events: int | None = None) -> Part:
@@ -133,7 +137,7 @@ def result_part(result: Mapping[str, Any], events: int | None = None) -> Part:
     return Part(len(rest["events"]), sha256_of(rest))
 
 
-def parts_in(document: Mapping[str, Any]) -> dict[str, Part]:
+def parts_in(document: DigestDocument) -> dict[str, Part]:
     return {
         name: Part(part["rows"], part["sha256"], tuple(part["columns"]))
         for name, part in document["parts"].items()

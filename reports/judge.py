@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import Any
 
 from ldapslam.base.child import answer, command_of
 from ldapslam.results.store import Store
@@ -21,7 +20,7 @@ COMMAND = command_of(__name__)
 _NICENESS = 10
 
 
-def judge(question: dict[str, Any]) -> dict[str, Any]:
+def judge(question: dict[str, str]) -> dict[str, object]:
     """`verdict` of a run as it is, `reasons`, key `figures`, and the `document` that
     binds them to what was measured; no verdict of a run that never began. With
     `looks_only` what is `altered` since it was judged."""

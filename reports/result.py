@@ -20,14 +20,11 @@ from ldapslam.reports.collect.job_notes import imports_of, probes_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.totals import ANSWERED, UNANSWERED
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.model import (
-    AgentSummary,
-    OperationSummary,
-    ServerSummary,
-    StreamSummary,
-    Summary,
-)
+from ldapslam.reports.figures import figures_json
+from ldapslam.reports.model import AgentSummary, Summary
+from ldapslam.reports.streams import OperationSummary, ServerSummary, StreamSummary
 from ldapslam.reports.uncertainty import Estimate
+from ldapslam.results.facts import AgentFacts, Manifest, Population
 
 SCHEMA = "ldapslam.result/1"
 #: The published JSON Schema.
@@ -46,10 +43,30 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
         "manifest": manifest_of(summary),
-        **statistics_of(summary),
-        "imports": imports_of(summary.facts),
-        "probes": probes_of(summary.facts),
-        "replication": summary.replication and summary.replication.result(),
+        "measured_s": _rounded(summary.measure_s, 6),
+        "totals": {
+            one.title: {name: one.totals.get(name, 0) for name in TOTALS}
+            for one in summary.operations
+        },
+        "streams": {
+            stream.name: {
+                one.operation: _operation(stream, one) for one in stream.operations
+            }
+            for stream in summary.streams
+        },
+        "connections": {
+            stream.name: _connections(stream) for stream in summary.streams
+        },
+        "figures": figures_json(summary.figures),
+        "books": _requests(summary),
+        "monitors": monitor_results(summary.monitors),
+        "agents": {
+            agent.name: _agent(agent, summary.clocks.get(agent.name))
+            for agent in summary.agents
+        },
+        "imports": [one.document() for one in imports_of(summary.facts)],
+        "probes": [one.document() for one in probes_of(summary.facts)],
+        "replication": summary.replication and summary.replication.document(),
         "gaps": [
             {
                 "agent": gap.agent,
@@ -122,32 +139,6 @@ def result_of(summary: Summary) -> dict[str, Any]:
     }
 
 
-def statistics_of(summary: Summary) -> dict[str, Any]:
-    """The part that was measured: all that thresholds may refer to."""
-    return {
-        "measured_s": _rounded(summary.measure_s, 6),
-        "totals": {
-            one.title: {name: one.totals.get(name, 0) for name in TOTALS}
-            for one in summary.operations
-        },
-        "streams": {
-            stream.name: {
-                one.operation: _operation(stream, one) for one in stream.operations
-            }
-            for stream in summary.streams
-        },
-        "connections": {
-            stream.name: _connections(stream) for stream in summary.streams
-        },
-        "books": _requests(summary),
-        "monitors": monitor_results(summary.monitors),
-        "agents": {
-            agent.name: _agent(agent, summary.clocks.get(agent.name))
-            for agent in summary.agents
-        },
-    }
-
-
 def key_figures(summary: Summary) -> dict[str, dict[str, float | None]]:
     """The few figures of each operation that a message about the run names."""
     return {
@@ -184,24 +175,37 @@ def manifest_of(summary: Summary) -> dict[str, Any]:
             {"name": one.name, "start_s": one.start_s, "end_s": one.end_s}
             for one in summary.timeline.phases
         ],
-        **run.manifest,
+        **run.manifest.document(),
         **_population(summary),
-        "agents": {agent.name: dict(agent.facts) for agent in summary.agents},
+        "agents": {name: facts.document() for name, facts in summary.facts.items()},
     }
 
 
-def _population(summary: Summary) -> dict[str, Any]:
-    """What servers were found to hold, by the agent that looked."""
-    targets = [
-        target
-        for agent in summary.agents
-        for target in agent.facts.get("targets", ())
-        if isinstance(target.get("population"), dict)
-    ]
-    if not targets:
+def facts_in(manifest: Mapping[str, object]) -> tuple[Manifest, dict[str, AgentFacts]]:
+    """Return the facts of a run, and of its agents, of a manifest of result.json."""
+    names = Manifest.model_fields.keys() & manifest
+    agents = manifest.get("agents", {})
+    assert isinstance(agents, dict)
+    return Manifest.parsed({name: manifest[name] for name in names}), {
+        name: AgentFacts.parsed(facts) for name, facts in agents.items()
+    }
+
+
+def _population(summary: Summary) -> dict[str, object]:
+    if not (found := populations_of(summary.facts)):
         return {}
-    servers = list(dict.fromkeys(target["uri"] for target in targets))
-    return {"population": {**targets[0]["population"], "servers": servers}}
+    servers = list(dict.fromkeys(uri for _, uri in found))
+    return {"population": {**found[0][0].document(), "servers": servers}}
+
+
+def populations_of(facts: Mapping[str, AgentFacts]) -> list[tuple[Population, str]]:
+    """What servers were found to hold, each with its URI, by the agent that looked."""
+    return [
+        (target.population, target.uri)
+        for known in facts.values()
+        for target in known.targets
+        if target.population is not None
+    ]
 
 
 def distribution_of(one: Distribution) -> dict[str, Any]:
@@ -322,7 +326,7 @@ def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
         "longest_hiccup_us": hiccup_ns and hiccup_ns / 1000,
         "stalled_share": _rounded(totals.stalled_share, 6),
         "clock_step_us": totals.clock_step_ns / 1000,
-        **{name: agent.facts.get(name) for name in facts},
+        **{name: getattr(agent.facts, name) for name in facts},
         "intervals": len(totals.seen),
         "missing_intervals": agent.missing_intervals,
         "clock": clock and _clock(clock),
@@ -346,7 +350,7 @@ def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
     return {
         one.name if names.count(one.name) == 1 else f"{one.name} ({one.agent})": {
             "agent": one.agent,
-            "facts": dict(one.facts),
+            "facts": one.facts.document(),
             "readings": one.readings,
             "failed": one.failed,
             "failures": list(one.failures),

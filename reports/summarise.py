@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ldapslam.jobs.fields.thresholds import (
     SHARES,
@@ -17,6 +16,7 @@ from ldapslam.jobs.run_plan import PlannedOperation
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
+from ldapslam.reports.collect.replication import servers_apart
 from ldapslam.reports.collect.telemetry import telemetry, with_restarts
 from ldapslam.reports.collect.timeline import (
     NS_PER_S,
@@ -34,20 +34,15 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.digest import altered_of
 from ldapslam.reports.distribution import Distribution, curve, distribution
-from ldapslam.reports.model import (
-    AgentSummary,
-    OperationSummary,
-    ServerSummary,
-    StreamSummary,
-    Summary,
-)
-from ldapslam.reports.result import statistics_of
+from ldapslam.reports.figures import figures_of
+from ldapslam.reports.model import AgentSummary, Summary
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
 from ldapslam.reports.rules.server_range import with_cpu_per_operation
 from ldapslam.reports.rules.trends import trends_of
+from ldapslam.reports.streams import OperationSummary, ServerSummary, StreamSummary
 from ldapslam.reports.uncertainty import (
     BATCHES,
     Estimate,
@@ -56,6 +51,7 @@ from ldapslam.reports.uncertainty import (
     share_interval,
 )
 from ldapslam.results.columns import extent
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.records import RunRecord
@@ -97,27 +93,47 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
     missing = evidence.completeness.missing
-    summary = Summary(
+    streams = tuple(
+        _stream(name, evidence)
+        for name in dict.fromkeys([*evidence.streams, *collected.streams])
+    )
+    thresholds = judge_thresholds(
+        run.plan.thresholds,
+        evidence,
+        figures_of(streams),
+        blamed=verdict.blamed(rules),
+    )
+    failures = servers_apart(evidence.replication)
+    word, reasons = verdict.conclude(
+        rules, thresholds, failures, is_aborted=run.state == "aborted"
+    )
+    if altered := altered_of(store, run):
+        why = f"the stored run is not what was judged: {'; '.join(altered)}"
+        word, reasons = "INVALID", (why, *reasons)
+    return Summary(
         run=run,
-        verdict="",
-        reasons=(),
+        verdict=word,
+        reasons=reasons,
         rules=rules,
-        thresholds=(),
-        altered=altered_of(store, run),
+        thresholds=thresholds,
+        altered=altered,
         notes=verdict.notes(evidence),
         measure_s=measure_s,
         interval_s=plan.interval_s,
         boundaries_ns=tuple(one.end_ns for one in plan.intervals),
         busy_share_limit=validity.busy_share,
-        streams=tuple(
-            _stream(name, evidence)
-            for name in dict.fromkeys([*evidence.streams, *collected.streams])
-        ),
+        streams=streams,
         sent_requests=sent_requests(run, collected),
         reconciliations=evidence.reconciliations,
         replication=evidence.replication,
         agents=tuple(
-            _agent(name, totals, facts.get(name, {}), missing[name], measure_s)
+            _agent(
+                name,
+                totals,
+                facts.get(name, AgentFacts()),
+                missing[name],
+                measure_s,
+            )
             for name, totals in sorted(collected.agents.items())
         ),
         timeline=collected.timeline,
@@ -128,20 +144,6 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         trends=trends_of(collected.timeline, evidence.streams, monitors),
         events=with_restarts(events, monitors, run.t0_utc),
     )
-    thresholds = judge_thresholds(
-        run.plan.thresholds,
-        evidence,
-        statistics_of(summary),
-        blamed=verdict.blamed(rules),
-    )
-    failures = evidence.replication.failures if evidence.replication else ()
-    word, reasons = verdict.conclude(
-        rules, thresholds, failures, is_aborted=run.state == "aborted"
-    )
-    if summary.altered:
-        why = f"the stored run is not what was judged: {'; '.join(summary.altered)}"
-        word, reasons = "INVALID", (why, *reasons)
-    return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 
 
 def _measure_s(run: RunRecord, ended_ns: int | None) -> tuple[float, float] | None:
@@ -324,7 +326,7 @@ def _outcome_times(
 def _agent(
     name: str,
     totals: AgentTotals,
-    facts: Mapping[str, Any],
+    facts: AgentFacts,
     missing_intervals: int,
     measure_s: float | None,
 ) -> AgentSummary:

@@ -221,7 +221,9 @@ def missing(
     return tuple(notes)
 
 
-def flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flattened(
+    facts: Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, str]]:
     """Each one, with the names of those it is in."""
     for key, value in facts.items():
         name = f"{prefix}{key}".replace("_", " ")
@@ -234,7 +236,7 @@ def flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield name, _fact(value)
 
 
-def compared(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+def compared(facts: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, str]]:
     """Name -> owner -> text, of the names that any owner has."""
     flat = {whose: dict(flattened(of)) for whose, of in facts.items()}
     names = dict.fromkeys(name for of in flat.values() for name in of)
@@ -245,7 +247,7 @@ def compared(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]
     return {name: of for name, of in found.items() if set(of.values()) != {NOTHING}}
 
 
-def _fact(value: Any) -> str:
+def _fact(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

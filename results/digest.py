@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Table
 
 from ldapslam.results import schema
+from ldapslam.results.records import Digest, DigestDocument
 from ldapslam.results.rows import by_bytes
 from ldapslam.results.store import Store
 
@@ -51,11 +52,14 @@ def sha256_of(value: object) -> str:
 
 
 def stored_digest(
-    document: Mapping[str, Any], signature: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    document: DigestDocument, signature: Mapping[str, str] | None
+) -> Digest:
     """As a run is stored with it."""
-    content = {"document": dict(document), "sha256": sha256_of(document)}
-    return {**content, "signature": signature and dict(signature)}
+    return {
+        "document": document,
+        "sha256": sha256_of(document),
+        "signature": signature and dict(signature),
+    }
 
 
 def parts_of(

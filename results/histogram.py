@@ -520,8 +520,10 @@ def _added_up(block: Block) -> Counts:
 @lru_cache(maxsize=1)
 def middles_ns() -> npt.NDArray[np.float64]:
     """The middle of each bucket."""
-    ranges = np.array([bucket_range_ns(bucket) for bucket in range(BUCKETS)])
-    middles: npt.NDArray[np.float64] = ranges.mean(axis=1)
+    places = np.arange(_HALF) + 0.5
+    firsts = [bucket_range_ns(bucket) for bucket in range(0, BUCKETS, _HALF)]
+    # the buckets of a half have one width
+    middles = np.concatenate([low + (high - low) * places for low, high in firsts])
     middles.flags.writeable = False
     return middles
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Insert
@@ -20,7 +19,7 @@ from ldapslam.results.parts import PartKey, parts, use_room
 from ldapslam.results.records import NO_PART, IntervalRecord, Taken
 
 _table = schema.interval_report
-_Row = Mapping[str, Any]
+_Row = Mapping[str, object]
 _NEW = Taken(True)
 _KNOWN = Taken(False)
 
@@ -108,13 +107,6 @@ def _repeated(connection: Connection, row: _Row, refusal: str) -> Taken:
 @cache
 def _insert_new(dialect: str) -> Insert:
     """Inserts a row of the table; none where its key or its place is taken."""
-    # not both, as an import takes its time
-    if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql
-
-        insert = postgresql.insert(_table).on_conflict_do_nothing()
-        # else it counts no inserted rows
-        return insert.execution_options(preserve_rowcount=True)
-    from sqlalchemy.dialects import sqlite
-
-    return sqlite.insert(_table).on_conflict_do_nothing()
+    # else PostgreSQL counts no inserted rows
+    options = {"preserve_rowcount": True} if dialect == "postgresql" else {}
+    return rows.insert_new(dialect, _table).execution_options(**options)

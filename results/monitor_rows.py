@@ -15,6 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from ldapslam.results import schema
+from ldapslam.results.facts import MonitorFacts
 from ldapslam.results.parts import parts, use_room
 from ldapslam.results.records import (
     NO_PART,
@@ -74,7 +75,7 @@ def describe_monitors(
                 "agent": agent,
                 "monitor": one.name,
                 "metrics": [list(metric) for metric in one.metrics],
-                "facts": dict(one.facts),
+                "facts": one.facts.document(),
             }
             for one in monitors
             if one.name not in known
@@ -124,7 +125,11 @@ def monitor_descriptions(
         return [
             (
                 agent,
-                MonitorDescription(name, tuple(Metric(*one) for one in metrics), facts),
+                MonitorDescription(
+                    name,
+                    tuple(Metric(*one) for one in metrics),
+                    MonitorFacts.stored(facts),
+                ),
             )
             for agent, name, metrics, facts in connection.execute(query)
         ]

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, NotRequired, TypedDict
 
 from ldapslam.jobs.run_plan import RunPlan
+from ldapslam.results.facts import AgentFacts, Manifest, MonitorFacts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +62,38 @@ class Taken(NamedTuple):
     refusal: str = ""
 
 
+class DigestedPart(TypedDict):
+    """A part of a run as results/digest.py counts it."""
+
+    rows: int
+    sha256: str
+    columns: list[str]
+
+
+class DigestDocument(TypedDict):
+    """What a verdict is bound to (reports/digest.py)."""
+
+    #: The run was judged before.
+    first: NotRequired[Digest]
+    schema: str
+    run_id: str
+    verdict: str
+    reasons: list[str]
+    judged_utc: str
+    ldapslam: str
+    parts: dict[str, DigestedPart]
+
+
+class Digest(TypedDict):
+    """The document with its SHA-256. In a store, somebody may have written another:
+    reports/digest.py checks it."""
+
+    document: DigestDocument
+    sha256: str
+    #: As transport/pki/signature.py makes it.
+    signature: Mapping[str, str] | None
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """One execution of a job."""
@@ -75,8 +108,7 @@ class RunRecord:
     #: Names of the agents the run was planned on.
     agents: tuple[str, ...] = ()
     plan: RunPlan = field(default_factory=RunPlan)
-    #: Facts that make the run repeatable: versions, hosts, servers, files.
-    manifest: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Manifest = field(default_factory=Manifest)
     state: str = "queued"
     state_detail: str = ""
     #: Planned start; None until the fleet was ready.
@@ -85,8 +117,8 @@ class RunRecord:
     finished_utc: str | None = None
     #: PASS, FAIL or INVALID; None until the run was judged.
     verdict: str | None = None
-    #: {document, sha256, signature}, with the verdict: reports/digest.py.
-    digest: Mapping[str, Any] | None = None
+    #: With the verdict.
+    digest: Digest | None = None
     #: Additions to the store since the run's end that the verdict is not of.
     unjudged: int = 0
     priority: int = 0
@@ -145,8 +177,7 @@ class OpenRun:
     record: RunRecord
     #: None: an older ldapslam began the run.
     submission: SubmissionRecord | None
-    #: Agent -> its facts.
-    agents: Mapping[str, Mapping[str, Any]]
+    agents: Mapping[str, AgentFacts]
     #: Agent -> its part, where it has one.
     parts: Mapping[str, Part] = field(default_factory=dict)
 
@@ -197,8 +228,7 @@ class MonitorDescription:
     #: Unique in the run.
     name: str
     metrics: Sequence[Metric]
-    #: What it is about: vendor, version, …
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: MonitorFacts = field(default_factory=MonitorFacts)
 
 
 @dataclass(frozen=True, slots=True)

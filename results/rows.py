@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row
 from ldapslam.base.errors import RunNotFound
 from ldapslam.jobs.run_plan import plan_document, plan_of
 from ldapslam.results import schema
+from ldapslam.results.facts import Manifest
 from ldapslam.results.records import FINAL_STATES, RunRecord
 
 _RUN_PLAIN = tuple(
@@ -55,10 +56,22 @@ def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement
     return column
 
 
-def run_row(record: RunRecord) -> dict[str, Any]:
+def insert_new(dialect: str, table: sa.Table) -> sa.Insert:
+    """Return an insert that leaves out a row if its key is taken."""
+    # not both, as an import takes its time
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def run_row(record: RunRecord) -> dict[str, object]:
     row = _pick(record, _RUN_PLAIN)
     row["plan"] = plan_document(record.plan)
-    row["manifest"] = dict(record.manifest)
+    row["manifest"] = record.manifest.document()
     return {**row, "seed": str(record.seed), "agents": list(record.agents)}
 
 
@@ -66,6 +79,7 @@ def run_record(row: Row[Any]) -> RunRecord:
     values = row._mapping
     plain = {name: values[name] for name in _RUN_PLAIN}
     plain["plan"] = plan_of(values["plan"])
+    plain["manifest"] = Manifest.stored(values["manifest"])
     return RunRecord(seed=int(values["seed"]), agents=tuple(values["agents"]), **plain)
 
 
@@ -87,7 +101,7 @@ def brief_record(row: Row[Any]) -> RunRecord:
         seed=int(values["seed"]),
         agents=tuple(values["agents"]),
         plan=plan_of({"phases": values["phases"] or ()}),
-        manifest={"failure": values["failure"]} if values["failure"] else {},
+        manifest=Manifest(failure=values["failure"]),
     )
 
 

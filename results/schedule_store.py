@@ -185,5 +185,5 @@ def _fires(store: Store, query: sa.Select[Any]) -> list[FireRecord]:
         ]
 
 
-def _fire_row(fire: FireRecord) -> dict[str, Any]:
+def _fire_row(fire: FireRecord) -> dict[str, object]:
     return {**asdict(fire), "run_ids": list(fire.run_ids)}

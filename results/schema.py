@@ -7,7 +7,8 @@ is one range of `interval_report_place`. The seed is text because it is an unsig
 64-bit number.
 
 A new store is made from these tables and has their number, REVISION, which rises with
-each change of them: a store of another number is refused.
+each change of them and of the facts in them (facts.py): a store of another number is
+refused.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Names(Document):
         ]
 
 
-REVISION = 14
+REVISION = 15
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(

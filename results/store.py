@@ -19,15 +19,14 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -50,11 +49,13 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.results import intervals, parts, rows, schema
+from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.records import (
     FINAL_STATES,
     NO_PART,
     ClockRow,
     ClockSample,
+    Digest,
     EventRecord,
     IntervalRecord,
     OpenRun,
@@ -103,10 +104,6 @@ _LEAST_FREE_BYTES = 1 << 20
 #: Advisory lock of the coordinator that owns a server's database.
 _CLAIM_KEY = 0x51AD
 _WRITES = "ldapslam_writes"
-_INSERTS: Mapping[str, Callable[[sa.Table], Any]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
 
 
 class Store:
@@ -246,7 +243,7 @@ class Store:
         table = schema.run
         with self.transaction(writes=True) as connection:
             # waits for a transaction of a lost connection that has inserted it
-            insert = _INSERTS[self._engine.dialect.name](table).on_conflict_do_nothing()
+            insert = rows.insert_new(self._engine.dialect.name, table)
             insert = insert.returning(table.c.run_id)
             if connection.execute(insert, rows.run_row(record)).first() is None:
                 query = sa.select(table.c.job_hash, table.c.schedule_id)
@@ -296,7 +293,7 @@ class Store:
         self,
         run_id: str,
         verdict: str | None,
-        digest: Mapping[str, Any] | None = None,
+        digest: Digest | None = None,
         *,
         unjudged: int | None = None,
     ) -> None:
@@ -312,8 +309,8 @@ class Store:
         """Names the planned agents, once the fleet has chosen them."""
         self._update_run(run_id, {"agents": list(agents)})
 
-    def set_manifest(self, run_id: str, facts: Mapping[str, Any]) -> None:
-        """Adds `facts` to the run's manifest; a key that exists is replaced."""
+    def set_manifest(self, run_id: str, facts: Manifest) -> None:
+        """Put the facts that are set into the run's manifest."""
         with self.transaction(writes=True) as connection:
             row = connection.execute(
                 sa.select(schema.run.c.manifest).where(schema.run.c.run_id == run_id)
@@ -322,7 +319,7 @@ class Store:
                 raise RunNotFound(run_id)
             connection.execute(
                 schema.run.update().where(schema.run.c.run_id == run_id),
-                {"manifest": {**row[0], **facts}},
+                {"manifest": {**row[0], **facts.document()}},
             )
 
     def runs(
@@ -404,11 +401,11 @@ class Store:
         self,
         run_id: str,
         agent: str,
-        facts: Mapping[str, Any],
+        facts: AgentFacts,
         part: Part | None = None,
     ) -> None:
-        """Adds `facts` to what is known of an agent in a run; with `part` a new part
-        of it begins."""
+        """Put the facts that are set into an agent's facts of a run; with `part` a new
+        part of it begins."""
         table = schema.run_agent
         columns = part._asdict() if part else {}
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
@@ -416,10 +413,10 @@ class Store:
             rows.require_run(connection, run_id)
             row = connection.execute(sa.select(table.c.facts).where(key)).first()
             if row is None:
-                values = {"run_id": run_id, "agent": agent, "facts": dict(facts)}
+                values = {"run_id": run_id, "agent": agent, "facts": facts.document()}
                 connection.execute(table.insert(), {**values, **columns})
             else:
-                merged = {"facts": {**row[0], **facts}, **columns}
+                merged = {"facts": {**row[0], **facts.document()}, **columns}
                 connection.execute(table.update().where(key), merged)
 
     def part(self, run_id: str, agent: str) -> Part:
@@ -444,13 +441,16 @@ class Store:
                 rows.note_addition(connection, [run_id])
             return is_new
 
-    def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
-        """Agent -> its facts, by name."""
+    def agents(self, run_id: str) -> dict[str, AgentFacts]:
+        """The facts of the run's agents, by name."""
         table = schema.run_agent
         query = sa.select(table.c.agent, table.c.facts).where(table.c.run_id == run_id)
         with self.transaction() as connection:
             query = query.order_by(rows.by_bytes(connection, table.c.agent))
-            return {agent: dict(facts) for agent, facts in connection.execute(query)}
+            return {
+                agent: AgentFacts.stored(facts)
+                for agent, facts in connection.execute(query)
+            }
 
     def add_event(self, run_id: str, kind: str, text: str, at_utc: str) -> None:
         table = schema.run_event
@@ -557,7 +557,7 @@ class Store:
 
     # Access
 
-    def _update_run(self, run_id: str, values: Mapping[str, Any]) -> None:
+    def _update_run(self, run_id: str, values: Mapping[str, object]) -> None:
         query = schema.run.update().where(schema.run.c.run_id == run_id)
         with self.transaction(writes=True) as connection:
             if connection.execute(query.values(values)).rowcount == 0:
@@ -772,7 +772,7 @@ def _server_engine(address: URL, shown: str) -> Engine:
         ) from error
 
     @event.listens_for(engine, "connect")
-    def _be_durable(connection: Any, _: object) -> None:
+    def _be_durable(connection: DBAPIConnection, _: object) -> None:
         # an agent forgets what the store has acknowledged
         if engine.dialect.name == "postgresql":
             connection.execute(

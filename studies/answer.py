@@ -14,20 +14,20 @@ from typing import Any
 
 from scipy import special
 
+from ldapslam.jobs.fields.thresholds import STATISTICS
+from ldapslam.reports.comparing.readings import Metric, metric_of
+from ldapslam.reports.figures import figures_in
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Ended, Journal
 from ldapslam.studies.study_file import Study, Value
 
 LEVEL = 0.95
 
-#: Name in study.json -> where result.json has it, of an operation.
-METRICS: Mapping[str, tuple[str, ...]] = {
-    "throughput_per_s": ("throughput_per_s",),
-    "response_time_mean_us": ("response_time_us", "mean"),
-    "response_time_p50_us": ("response_time_us", "p50"),
-    "response_time_p95_us": ("response_time_us", "p95"),
-    "response_time_p99_us": ("response_time_us", "p99"),
-    "error_share": ("error_share",),
+#: Name in study.json, of an operation -> its metric.
+METRICS: Mapping[str, Metric] = {
+    "throughput_per_s": metric_of("throughput"),
+    **{f"response_time_{one}_us": metric_of(one) for one in STATISTICS},
+    "error_share": metric_of("errors"),
 }
 
 
@@ -137,18 +137,18 @@ def _run(study: Study, journal: Journal, ended: Ended) -> Run:
 
 def operations_of(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     """METRICS of each operation of a run, by its title."""
-    return {
-        f"{stream}.{name}": {key: _at(one, path) for key, path in METRICS.items()}
-        for stream, found in result.get("streams", {}).items()
-        for name, one in found.items()
+    values = {
+        (f"{one.stream}.{one.operation}", one.metric, one.statistic): one.value
+        for one in figures_in(result)
+        if one.operation != "*"
     }
-
-
-def _at(content: Mapping[str, Any], path: Sequence[str]) -> float | None:
-    found: Any = content
-    for step in path:
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found if isinstance(found, (int, float)) else None
+    return {
+        title: {
+            name: values.get((title, metric.metric, metric.statistic))
+            for name, metric in METRICS.items()
+        }
+        for title in dict.fromkeys(title for title, *_ in values)
+    }
 
 
 def _estimates(runs: Sequence[Run]) -> dict[str, dict[str, Estimate]]:

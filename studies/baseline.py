@@ -28,11 +28,13 @@ from ldapslam.reports.comparing.making import (
 from ldapslam.reports.comparing.readings import (
     METRICS,
     Metric,
-    Reading,
     Readings,
+    keys_of,
+    metric_of,
     readings_of,
 )
 from ldapslam.reports.document import Table, column, number, table
+from ldapslam.reports.figures import Figure
 from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
 from ldapslam.studies.gate import Key, mean_of_runs
@@ -77,16 +79,17 @@ class BaselineRun(_Model):
     @property
     def readings(self) -> Readings:
         return {
-            (title, METRICS[name]): Reading(
+            (title, metric): Figure(
+                *title.partition(".")[::2],
+                metric.metric,
+                metric.statistic,
                 value,
-                None,
-                0,
-                "" if value is not None else "this figure in every run",
-                self.requests.get(title, 0),
+                sample=self.requests.get(title, 0),
+                needs="" if value is not None else "this figure in every run",
             )
             for title, of_title in self.figures.items()
             for name, value in of_title.items()
-            if name in METRICS
+            if (metric := METRICS.get(name))
         }
 
 
@@ -150,9 +153,9 @@ class Baseline(_Model):
     def missing(self, metrics: Collection[str]) -> Iterator[Key]:
         """Figures that not all of its runs have."""
         for title, of_title in self.means().items():
-            for name, value in of_title.items():
-                if value is None and name in metrics:
-                    yield title, METRICS[name]
+            for name in metrics:
+                if name not in METRICS or of_title.get(name, 0.0) is None:
+                    yield title, metric_of(name)
 
     def unknown(self, summary: Summary) -> dict[str, str]:
         """What of the servers could not be read, then or now, and why: whether it is
@@ -257,8 +260,8 @@ def baseline_of(
                 t0_utc=one.run.t0_utc or "",
                 figures=figures_of(readings_of(one)),
                 requests={
-                    title: reading.sample
-                    for (title, metric), reading in readings_of(one).items()
+                    title: figure.sample
+                    for (title, metric), figure in readings_of(one).items()
                     if metric.name == "errors"
                 },
                 other_cpu_share=other_cpu_shares.get(one.run.run_id),
@@ -334,9 +337,10 @@ def _text(metric: Metric, value: float | None) -> str:
 
 
 def figures_of(readings: Readings) -> dict[str, dict[str, float | None]]:
+    """Return title -> metric -> value, of the metrics that runs are compared by."""
     found: dict[str, dict[str, float | None]] = {}
-    for (title, metric), reading in readings.items():
-        found.setdefault(title, {})[metric.name] = reading.value
+    for title, metric in keys_of([readings]):
+        found.setdefault(title, {})[metric.name] = readings[title, metric].value
     return found
 
 

@@ -31,9 +31,11 @@ from ldapslam.jobs.doubts import (
     requests_of_clients,
     unsupported,
 )
+from ldapslam.jobs.fields.thresholds import parse_subject
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import measure_span, planned_arrivals
+from ldapslam.reports.figures import combined, figures_in, matching
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
@@ -259,12 +261,14 @@ def achieved_load(
     rates: Mapping[str, float], result: Mapping[str, Any]
 ) -> float | None:
     """The load that a run achieved, by its result.json; None where it is not known."""
-    done = [
-        one["throughput_per_s"]
-        for stream in rates
-        for one in result.get("streams", {}).get(stream, {}).values()
-    ]
-    return math.fsum(done) / math.fsum(rates.values()) if done else None
+    done = combined(
+        [
+            one
+            for one in matching(parse_subject("throughput"), figures_in(result))
+            if one.stream in rates
+        ]
+    )
+    return None if done is None else done / math.fsum(rates.values())
 
 
 def is_uncertain(result: Mapping[str, Any]) -> bool:

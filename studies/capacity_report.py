@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.jobs.fields.thresholds import STATISTICS, Threshold, parse_criterion
+from ldapslam.jobs.fields.thresholds import (
+    STATISTICS,
+    Threshold,
+    parse_criterion,
+    parse_subject,
+)
 from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.document import (
     MUTED,
@@ -25,6 +30,8 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import figures_in, matching
+from ldapslam.reports.result import facts_in
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
@@ -39,7 +46,7 @@ from ldapslam.reports.typeset import (
 )
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
-from ldapslam.studies.figures import Figure
+from ldapslam.studies.figures import Column
 from ldapslam.studies.report import latest, write_reports
 
 if TYPE_CHECKING:
@@ -69,22 +76,12 @@ class Tried:
 
     @property
     def operations(self) -> Mapping[str, Mapping[str, float | None]]:
-        found = operations_of(self.result)
-        for title, metrics in found.items():
-            times = self._operation(title).get("response_time_us", {})
-            metrics |= {_metric(one): times.get(one) for one in STATISTICS}
-        return found
-
-    def _operation(self, title: str) -> Mapping[str, Any]:
-        stream, _, name = title.partition(".")
-        found: Mapping[str, Any]
-        found = self.result.get("streams", {}).get(stream, {}).get(name, {})
-        return found
+        return operations_of(self.result)
 
     @property
     def throughput_per_s(self) -> float | None:
         """Throughput of all operations."""
-        return Figure.of("throughput").read(self.result) if self.result else None
+        return Column.of("throughput").read(self.result) if self.result else None
 
     @property
     def measured_s(self) -> float:
@@ -110,11 +107,11 @@ class Tried:
 
     def range_ms(self, title: str, statistic: str) -> tuple[float, float] | None:
         """The 95 % interval of a statistic of an operation's response time."""
-        times = self._operation(title).get("response_time_us", {})
-        found = times.get("ci95", {}).get(statistic)
-        if not found or found[1] is None:
+        about = parse_subject(f"{title}.response_time.{statistic}")
+        found = matching(about, figures_in(self.result))
+        if not found or (interval := found[0].interval) is None:
             return None
-        return found[0] / 1e3, found[1] / 1e3
+        return interval.low / 1e3, interval.high / 1e3
 
 
 @dataclass(frozen=True)
@@ -282,7 +279,7 @@ def _figure(metrics: Mapping[str, float | None], metric: str, unit: str = "") ->
 def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
     last = answer.runs[-1].result if answer.runs else {}
     manifest = last.get("manifest", {})
-    system = products(manifest)
+    system = products(*facts_in(manifest))
     length = seconds(sum(one.measured_s for one in answer.runs))
     ended = minute_utc(manifest.get("finished_utc") or "")
     until = f", the last ended {ended} UTC" * bool(ended)

@@ -35,13 +35,13 @@ import numpy.typing as npt
 from scipy import special
 
 from ldapslam.base.arrays import Floats
-from ldapslam.base.fault import Fault, unknown
+from ldapslam.base.fault import Fault
 from ldapslam.base.units import parse_ratio
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.comparing.change import (
     difference_of_estimates,
 )
-from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
+from ldapslam.reports.comparing.readings import Metric, Readings, metric_of
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
     Looked,
@@ -51,6 +51,7 @@ from ldapslam.reports.comparing.sequential import (
     looks,
     smallest_found,
 )
+from ldapslam.reports.figures import Figure
 from ldapslam.reports.uncertainty import Estimate, share_interval
 
 OLD, NEW = "old", "new"
@@ -63,7 +64,6 @@ DEFAULT_METRICS = ("throughput", "p50", "p99", "errors")
 #: Default metrics that are left out for operations with too few requests and no time
 #: for more.
 LEAVABLE_METRICS = ("p99",)
-_ERRORS = "errors"
 #: As a share of a side's runs: more that are left out make the rest a selection.
 _MOST_UNSOUND = 1 / 3
 #: Runs differ: beyond what percentiles need.
@@ -75,7 +75,7 @@ _MOST_LOGARITHM = 700.0
 #: What is counted, of a gate that is paired or not.
 _UNITS = {True: "pairs", False: "runs"}
 #: Of shares of requests; those of times and rates are the user's.
-_TOLERANCE_OF_ERRORS = 0.01
+_TOLERANCE_OF_SHARES = 0.01
 
 #: Title of an operation and metric.
 Key = tuple[str, Metric]
@@ -97,7 +97,7 @@ class Tolerances:
         for text in texts:
             name, equals, share = text.rpartition("=")
             value = parse_ratio(share.strip(), is_share=False)
-            metric = METRICS[known_metric(name.strip())] if equals else None
+            metric = metric_of(name.strip()) if equals else None
             if not 0 < value < _most_tolerated(metric):
                 raise _intolerable(text, metric)
             if metric:
@@ -107,7 +107,7 @@ class Tolerances:
         return cls(general, of_metric)
 
     def of_key(self, metric: Metric) -> float:
-        default = _TOLERANCE_OF_ERRORS if metric.name == _ERRORS else self.general
+        default = self.general if metric.is_ratio else _TOLERANCE_OF_SHARES
         return self.of_metric.get(metric.name, default)
 
     def bound(self, metric: Metric) -> float:
@@ -133,21 +133,14 @@ def _intolerable(text: str, metric: Metric | None) -> Fault:
     )
 
 
-def known_metric(name: str) -> str:
-    """A metric's name; Fault when there is none of this name."""
-    if name not in METRICS:
-        raise unknown("metric", name, METRICS)
-    return name
-
-
 def times_longer(readings: Readings, metrics: Collection[str]) -> dict[Key, float]:
     """Percentiles among the metrics for which a run with these readings is too short ->
     the factor by which it has to be longer to have the requests."""
     factors = dict[Key, float]()
     for key, reading in readings.items():
-        name = key[1].name
-        if name in metrics and name in PERCENTILES and reading.sample:
-            times = _ROOM * samples_needed(PERCENTILES[name]) / reading.sample
+        p = PERCENTILES.get(key[1].statistic or "")
+        if key[1].name in metrics and p is not None and reading.sample:
+            times = _ROOM * samples_needed(p) / reading.sample
             if times > 1:
                 factors[key] = times
     return factors
@@ -164,7 +157,7 @@ def order_of(seed: int) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class JudgedFigure:
     """A figure of an operation, at the look that decided it, else at the last look."""
 
     operation: str
@@ -215,7 +208,7 @@ class Answer:
 
     #: Of runs; with a baseline, new runs.
     pairs: int
-    figures: tuple[Figure, ...]
+    figures: tuple[JudgedFigure, ...]
     is_paired: bool = True
     #: Side -> number of its runs, of failed runs, and of discarded runs.
     runs: Mapping[str, int] = field(default_factory=dict)
@@ -427,22 +420,22 @@ class Gate:
         place = plan.sizes.index(self.size)
         looked = look(means, self._bounds(), plan, place)
         last = self._last = _Look(looked, plan, place)
-        is_within = looked.is_within & self._have_few_errors(plan, place)
+        is_within = looked.is_within & self._have_small_shares(plan, place)
         for at in np.flatnonzero(is_within):
             self._within.setdefault(self._keys[at], last)
         self._of_failed = self._judged_failed(plan.level_of_events(place))
 
-    def _have_few_errors(self, plan: Plan, place: int) -> npt.NDArray[np.bool_]:
-        """Return whether each figure is no share of errors, or is within its tolerance
+    def _have_small_shares(self, plan: Plan, place: int) -> npt.NDArray[np.bool_]:
+        """Return whether each figure is no share, or is within its tolerance
         by the requests of all runs: without any error the spread between runs is 0,
         which is no evidence. By Wilson's intervals and Newcombe's difference
         (change.py)."""
         found = np.ones(len(self._keys), bool)
         z = -float(special.ndtri(plan.levels[0][place]))
         for at, key in enumerate(self._keys):
-            if key[1].name != _ERRORS:
+            if key[1].is_ratio:
                 continue
-            old, new = (_errors_of(runs, key, z) for runs in (self._old, self._new))
+            old, new = (_share_of(runs, key, z) for runs in (self._old, self._new))
             most = difference_of_estimates(old, new, math.inf).high
             found[at] = most < self._tolerances.bound(key[1])
         return found
@@ -508,7 +501,7 @@ class Gate:
             return None
         return OtherHost(mean, (least, most))
 
-    def _figure(self, place: int, key: Key) -> Figure:
+    def _figure(self, place: int, key: Key) -> JudgedFigure:
         operation, metric = key
         last, first = self._last, self._within.get(key)
         needs = self._needs(place, key)
@@ -529,7 +522,7 @@ class Gate:
         if decided is not None and not needs:
             change = _interval(metric, decided.looked, place)
             found = self._found(metric, decided, place)
-        figure = Figure(
+        figure = JudgedFigure(
             operation,
             metric,
             self._tolerances.of_key(metric),
@@ -629,19 +622,19 @@ def _shifted(metric: Metric, share: float) -> float:
     return -math.log1p(-share) if metric.is_rate else math.log1p(share)
 
 
-def _errors_of(runs: Sequence[Readings], key: Key, z: float) -> Estimate:
-    """The share of errors of all requests of these runs, with Wilson's interval."""
+def _share_of(runs: Sequence[Readings], key: Key, z: float) -> Estimate:
+    """A share of all requests of these runs, with Wilson's interval."""
     readings = [one for run in runs if (one := run.get(key))]
     size = sum(one.sample for one in readings)
-    errors = sum((one.value or 0.0) * one.sample for one in readings)
-    return share_interval(errors / size if size else 0.0, size, z)
+    counted = sum((one.value or 0.0) * one.sample for one in readings)
+    return share_interval(counted / size if size else 0.0, size, z)
 
 
-def _value(reading: Reading | None) -> float | None:
+def _value(reading: Figure | None) -> float | None:
     return None if reading is None else reading.value
 
 
-def _scaled(metric: Metric, reading: Reading | None) -> float:
+def _scaled(metric: Metric, reading: Figure | None) -> float:
     """On the scale of losses; NaN where it is missing."""
     value = _value(reading)
     if value is None or (metric.is_ratio and value <= 0):

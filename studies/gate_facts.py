@@ -5,11 +5,11 @@ the lines of a run's report, once where both sides agree. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.facts import facts
 from ldapslam.reports.typeset import number_of
+from ldapslam.results.facts import Said
 from ldapslam.studies.baseline import Baseline
 from ldapslam.studies.gate import NEW, OLD
 
@@ -32,23 +32,21 @@ _VERSIONS = (" · version", " · vendor version", " · monitor version")
 def about_run(summary: Summary) -> About:
     """Return the facts of a run that the gate's report shows."""
     of_report, manifest = dict(facts(summary)), summary.run.manifest
-    lab = manifest.get("lab")
-    hosts = (one.facts.get("host") for one in summary.agents)
+    hosts = (facts.host for facts in summary.facts.values())
     return {
         **{
             name: of_report[title]
             for title, name in _OF_EACH_RUN.items()
             if title in of_report
         },
-        _SERVER: _lab(lab) if lab else of_report["System"],
+        _SERVER: _lab(manifest.lab) if manifest.lab else of_report["System"],
         _HOST: "; ".join(dict.fromkeys(_host(one) for one in hosts if one)),
-        _VERSION: str(manifest.get("ldapslam", "")),
+        _VERSION: manifest.ldapslam,
     }
 
 
-def _lab(of: Mapping[str, Any]) -> str:
+def _lab(known: Mapping[str, str]) -> str:
     """Such as `lab of slapd 2.6.8 (mdb), 1 000 people, threads=8`."""
-    known = {key: str(value) for key, value in of.items()}
     replicas = int(known.get("replicas", 0))
     return ", ".join(
         [
@@ -64,7 +62,7 @@ def _lab(of: Mapping[str, Any]) -> str:
     )
 
 
-def _host(of: Mapping[str, Any]) -> str:
+def _host(of: Said) -> str:
     known = (of.get("host_name"), f"{of.get('cores')} cores", of.get("cpu_model"))
     return ", ".join(str(one) for one in known if one)
 

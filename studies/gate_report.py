@@ -47,7 +47,7 @@ from ldapslam.studies.gate import (
     OLD,
     REGRESSION,
     Answer,
-    Figure,
+    JudgedFigure,
     Key,
     Made,
     Rehearsed,
@@ -243,7 +243,7 @@ class GateAnswer:
         return tuple(found)
 
 
-def sentence_of(one: Figure) -> str:
+def sentence_of(one: JudgedFigure) -> str:
     """What was found of a figure."""
     what = f"{one.metric.words} of {one.operation}"
     if one.needs:
@@ -261,7 +261,7 @@ def sentence_of(one: Figure) -> str:
     return text
 
 
-def _last_text(one: Figure) -> str:
+def _last_text(one: JudgedFigure) -> str:
     """What the last look says, where an earlier one has decided."""
     assert one.last is not None
     shown = _change_text(replace(one, change=one.last))
@@ -403,7 +403,7 @@ def _finite(values: Iterable[float | None]) -> list[float | None]:
     return [one if one is not None and math.isfinite(one) else None for one in values]
 
 
-def _figure_json(one: Figure) -> dict[str, Any]:
+def _figure_json(one: JudgedFigure) -> dict[str, Any]:
     change, last = map(_finite, (one.change or (), one.last or ()))
     [found] = _finite((one.found,))
     return {
@@ -605,7 +605,7 @@ def _promotions(answer: GateAnswer) -> Table:
         is not None
     ]
 
-    def since(row: tuple[Figure, float]) -> str:
+    def since(row: tuple[JudgedFigure, float]) -> str:
         one, before = row
         if one.new is None or (one.metric.is_ratio and not before):
             return NOT_AVAILABLE
@@ -663,42 +663,42 @@ def _found_by(one: Rehearsed) -> str:
     return ", ".join(found) or NOTHING
 
 
-def _value(one: Figure, value: float | None) -> Cell:
+def _value(one: JudgedFigure, value: float | None) -> Cell:
     if value is None:
         return Cell(NOT_AVAILABLE, MUTED, one.needs)
     return Cell(figure_text(value * one.metric.scale))
 
 
-def _change_cell(one: Figure) -> Cell:
+def _change_cell(one: JudgedFigure) -> Cell:
     if one.change is None:
         return Cell(NOT_AVAILABLE, MUTED, one.needs)
     return Cell(_change_text(one))
 
 
-def _change_text(one: Figure) -> str:
+def _change_text(one: JudgedFigure) -> str:
     assert one.change is not None
     form, (value, low, high) = _changes(one, *one.change)
     return f"{form.format(value)} ({low} to {high})"
 
 
-def _signed(one: Figure, change: float) -> str:
+def _signed(one: JudgedFigure, change: float) -> str:
     form, [text] = _changes(one, change)
     return form.format(text)
 
 
-def _changes(one: Figure, *values: float) -> tuple[str, list[str]]:
+def _changes(one: JudgedFigure, *values: float) -> tuple[str, list[str]]:
     # tolerances of errors are tenths of a point, and less
     is_ratio = one.metric.is_ratio
     is_fine = not is_ratio and max(map(abs, values)) < _FINE
     return changes(values, 3 if is_fine else 1, is_ratio=is_ratio)
 
 
-def _percent(one: Figure, change: float) -> float:
+def _percent(one: JudgedFigure, change: float) -> float:
     """In % of the old value, or in percentage points."""
     return (change - 1 if one.metric.is_ratio else change) * 100
 
 
-def _tolerance_text(one: Figure) -> str:
+def _tolerance_text(one: JudgedFigure) -> str:
     unit = "%" if one.metric.is_ratio else "points"
     text = f"{one.tolerance * 100:g} {unit}"
     return "1 point" if text == "1 points" else text

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldapslam.reports.comparing.readings import METRICS, Metric
+from ldapslam.reports.comparing.readings import Metric
 from ldapslam.reports.document import (
     BAD,
     GOOD,
@@ -44,6 +44,7 @@ from ldapslam.reports.typeset import (
     minute_utc,
     verdict_cell,
 )
+from ldapslam.studies.answer import METRICS as OF_OPERATIONS
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.job_groups import Load, key_of, load_of, names_of
 from ldapslam.studies.report import figure_text, latest, write_reports
@@ -51,13 +52,11 @@ from ldapslam.studies.report import figure_text, latest, write_reports
 SCHEMA = "ldapslam-history/1"
 HISTORY = "history"
 _FALSE_ALARMS = 0.05
-#: Name in result.json -> metric.
+#: Name in study.json -> metric.
 _FIGURES: Mapping[str, Metric] = {
-    "throughput_per_s": METRICS["throughput"],
-    "response_time_p50_us": METRICS["p50"],
-    "response_time_p95_us": METRICS["p95"],
-    "response_time_p99_us": METRICS["p99"],
-    "error_share": METRICS["errors"],
+    name: metric
+    for name, metric in OF_OPERATIONS.items()
+    if metric.name in ("throughput", "p50", "p95", "p99", "errors")
 }
 #: Maximum number of runs in a table, the latest.
 _SHOWN = 30

@@ -9,7 +9,6 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
@@ -187,7 +186,7 @@ def _point(
     return point, given
 
 
-def _changes(name: str, axis: Axis, value: Value) -> Mapping[str, Any]:
+def _changes(name: str, axis: Axis, value: Value) -> Mapping[str, Value]:
     if axis.variants is not None:
         return axis.variants[str(value)]
     return {axis.field or name: value}

@@ -30,7 +30,7 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.load import load_section
 from ldapslam.jobs.schema import head, section_schema
-from ldapslam.studies.figures import Figure
+from ldapslam.studies.figures import Column
 
 Value = Annotated[str | int | float | bool, Kind("value")]
 
@@ -180,13 +180,13 @@ class StudyTable(Section):
     def _columns_are_figures(self) -> Iterator[Found]:
         for name, text in self.columns.items():
             try:
-                Figure.of(text)
+                Column.of(text)
             except Fault as fault:
                 yield ("columns", name), fault
 
     @property
-    def figures(self) -> Mapping[str, Figure]:
-        return {name: Figure.of(text) for name, text in self.columns.items()}
+    def figures(self) -> Mapping[str, Column]:
+        return {name: Column.of(text) for name, text in self.columns.items()}
 
 
 class Study(Section):

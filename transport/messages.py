@@ -8,12 +8,11 @@ the message.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import struct
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -27,6 +26,9 @@ from ldapslam.proto.fields import (
     STREAM_COUNTERS,
     WORKER_COUNTERS,
 )
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
 
 #: Raised with each incompatible change.
 PROTOCOL_VERSION = 8
@@ -222,15 +224,14 @@ def read_frame(stream: BinaryIO, message_type: type[M]) -> M | None:
     return _parse(stream.read(size), size, message_type)
 
 
-async def read_frame_async(
-    stream: asyncio.StreamReader, message_type: type[M]
-) -> M | None:
+async def read_frame_async(stream: StreamReader, message_type: type[M]) -> M | None:
     """The next message; None at the end of the stream."""
+    from asyncio import IncompleteReadError
 
     async def read(size: int) -> bytes:
         try:
             return await stream.readexactly(size)
-        except asyncio.IncompleteReadError as error:
+        except IncompleteReadError as error:
             return error.partial
 
     if not (head := await read(_LENGTH.size)):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import logging
 import os
@@ -155,7 +156,8 @@ class RunProcess:
         ):
             sampler = self._wait_for_start(engine, t0_mono_ns, meter)
             self._pass_snapshots_on(engine, sampler, ledgers)
-        self._facts |= ledgers.clean_up(self._tell_of_clean_up)
+        # the others were in `ready`
+        self._facts = ledgers.clean_up(self._tell_of_clean_up)
         self._facts["later_operations"] = added(
             engine.facts().get("python_requests", {}), ledgers.operations
         )
@@ -308,6 +310,7 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
 
 def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
     """Serve one run; the exit status. Tests replace `make_run`."""
+    gc.set_threshold(700, 10, 10)  # Python's own: short searches delay no request
     return serve(pb.EngineRequest, pb.EngineEvent, make_run)
 
 

@@ -18,10 +18,9 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from ldapslam.agent import pipe
 from ldapslam.agent.admission.admit import keep_to_cpus
@@ -39,6 +38,12 @@ from ldapslam.agent.pipe import end, repeated, serve
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.directory.replication import ReplicationServer, verify_replication
 from ldapslam.proto import monitor_pb2 as pb
+from ldapslam.results.facts import (
+    MonitorFacts,
+    Observed,
+    ObserverCost,
+    ReplicationFacts,
+)
 from ldapslam.results.records import MonitorDescription
 from ldapslam.transport.messages import facts_json
 
@@ -72,21 +77,21 @@ class MonitorProcess:
         check_secrets(self._job, self._limits, self._agent)
         watched = self._watch()
         if not watched and not self._readings.found:
-            self._finish({})
+            self._finish(Observed())
             return
         self._readings.before()
         ready = pb.MonitorReady(
             monitors=[_description(one) for one in watched],
-            facts_json=facts_json({"observations": self._readings.found}),
+            facts_json=self._facts(Observed()),
         )
         self._pipe.send(ready=ready)
         conclude = self._serve()
         self._sampling.stop()
         self._flush()
-        found: dict[str, Any] = {}
+        found = Observed()
         with repeated(self._give_sign, _SIGN_S):
             if conclude.verify and self._is_first and self._job.verify is not None:
-                found["replication"] = self._verify()
+                found = Observed(replication=self._verify())
             self._readings.after()
         self._finish(found)
 
@@ -117,11 +122,11 @@ class MonitorProcess:
         if samples := self._sampling.taken():
             self._pipe.send(samples=pb.MonitorSamples(samples=samples))
 
-    def _verify(self) -> dict[str, Any]:
+    def _verify(self) -> ReplicationFacts:
         assert self._job.verify is not None
         ended_s = time.monotonic()
         try:
-            return verify_replication(
+            found = verify_replication(
                 [
                     ReplicationServer(
                         uri, self._servers.access(uri), self._servers.control(uri)
@@ -134,14 +139,19 @@ class MonitorProcess:
                 begun_utc_s=self._begun_utc_s,
             )
         except Exception as error:
-            return failure_of("replication", error)
+            return ReplicationFacts(failure=failure_of("replication", error))
+        return ReplicationFacts.parsed(found)
 
-    def _finish(self, found: Mapping[str, Any]) -> None:
-        facts = {**found, "observations": self._readings.found}
+    def _facts(self, found: Observed) -> str:
+        observations = Observed(observations=self._readings.found)
+        return facts_json(found.updated(observations).document())
+
+    def _finish(self, found: Observed) -> None:
         if self._sampling.has_monitors:
             used = os.times()
-            facts["observer_cost"] = {"cpu_s": used.user + used.system}
-        self._pipe.send(finished=pb.MonitorFinished(facts_json=facts_json(facts)))
+            cost = ObserverCost(cpu_s=used.user + used.system)
+            found = found.updated(Observed(observer_cost=cost))
+        self._pipe.send(finished=pb.MonitorFinished(facts_json=self._facts(found)))
 
 
 def _description(description: MonitorDescription) -> pb.MonitorDescription:
@@ -153,7 +163,7 @@ def _description(description: MonitorDescription) -> pb.MonitorDescription:
             )
             for metric in description.metrics
         ],
-        facts_json=facts_json(description.facts),
+        facts_json=facts_json(description.facts.document()),
     )
 
 
@@ -243,12 +253,12 @@ class Sampling:
 
 
 def _opened(monitor: Monitor) -> MonitorDescription:
-    facts: Mapping[str, object]
     try:
-        facts = monitor.open()
+        facts = MonitorFacts.parsed({**monitor.about, **monitor.open()})
     except Exception as error:
-        facts = failure_of(f"monitor {monitor.name}", error)
-    return MonitorDescription(monitor.name, monitor.metrics, {**monitor.about, **facts})
+        failure = failure_of(f"monitor {monitor.name}", error)
+        facts = MonitorFacts.parsed({**monitor.about, "failure": failure})
+    return MonitorDescription(monitor.name, monitor.metrics, facts)
 
 
 def _seconds_until(mono_ns: int) -> float:

@@ -9,8 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from ldapslam.agent.admission.addresses import Location, allowed, resolve
 from ldapslam.agent.admission.limits import AgentLimits
@@ -18,11 +17,12 @@ from ldapslam.agent.host import shares_host
 from ldapslam.agent.monitoring.reading import TargetAccess
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.directory.control_connection import ControlConnection
-from ldapslam.directory.counts import ServerCounts, ServerKind, detect, read_counts
+from ldapslam.directory.counts import ServerKind, detect, read_counts
 from ldapslam.directory.facts import server_facts
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import connection_settings
+from ldapslam.results.facts import Observation, Reading
 
 _SUPPLIER = "supplier"
 
@@ -116,7 +116,7 @@ class ServerReadings:
         self._servers = servers
         self._uris = uris
         self._tallies: dict[str, Counter[str]] = {}
-        self.found: dict[str, dict[str, Any]] = {uri: {} for uri in uris}
+        self.found = dict.fromkeys(uris, Observation())
 
     def before(self) -> None:
         """kind, facts and counts (`before`) of each server; or `failure`."""
@@ -128,40 +128,40 @@ class ServerReadings:
         self._read_all(list(self._tallies), self._after)
 
     def _read_all(
-        self, uris: Sequence[str], read: Callable[[str], dict[str, Any]]
+        self, uris: Sequence[str], read: Callable[[str], Observation]
     ) -> None:
         """Read all servers at once, as each may take long to settle."""
 
-        def found_of(uri: str) -> dict[str, Any]:
+        def found_of(uri: str) -> Observation:
             try:
                 return read(uri)
             except Exception as error:
-                return failure_of(uri, error)
+                return Observation(failure=failure_of(uri, error))
 
         with ThreadPoolExecutor(max(1, len(uris)), "server") as pool:
             for uri, found in zip(uris, pool.map(found_of, uris), strict=True):
-                self.found[uri] |= found
+                self.found[uri] = self.found[uri].updated(found)
 
-    def _before(self, uri: str) -> dict[str, Any]:
+    def _before(self, uri: str) -> Observation:
         with self._connection(uri) as connection:
             kind = detect(connection)
             facts = server_facts(connection, kind)
             counts = _settled(connection, kind)
             self._tallies[uri] = self._servers.control(uri).copy()
-        return {"kind": str(kind), "facts": facts, "before": asdict(counts)}
+        return Observation(kind=str(kind), facts=facts, before=counts)
 
-    def _after(self, uri: str) -> dict[str, Any]:
+    def _after(self, uri: str) -> Observation:
         with self._connection(uri) as connection:
             counts = _settled(connection, detect(connection))
             asked = self._servers.control(uri) - self._tallies[uri]
-        return {"after": asdict(counts), "control_operations": dict(asked)}
+        return Observation(after=counts, control_operations=asked)
 
     def _connection(self, uri: str) -> ControlConnection:
         access = self._servers.access(uri)
         return ControlConnection.open(uri, access, self._servers.control(uri))
 
 
-def _settled(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
+def _settled(connection: ControlConnection, kind: ServerKind) -> Reading:
     """Read until the counts rise by no more than this monitor's own requests."""
     control = connection.control
     until_s = time.monotonic() + _SETTLE_LIMIT_S
@@ -179,10 +179,10 @@ def _settled(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
     return counts
 
 
-def failure_of(what: str, error: Exception) -> dict[str, Any]:
+def failure_of(what: str, error: Exception) -> str:
     """The failure as a fact; logs it too."""
     if isinstance(error, LdapSlamError):
         _log.warning("%s: %s", what, error)
-        return {"failure": str(error)}
+        return str(error)
     _log.error("%s", what, exc_info=error)
-    return {"failure": f"{type(error).__name__}: {error}"}
+    return f"{type(error).__name__}: {error}"

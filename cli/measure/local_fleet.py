@@ -155,6 +155,7 @@ def local_fleet(
                 for key, value in labels.items():
                     arguments += ["--label", f"{key}={value}"]
                 fleet.start(name, ["agent", *arguments])
+            _import_reports()  # while the agents start
             fleet.wait_for_agents(len(names))
             yield fleet
         finally:
@@ -175,7 +176,7 @@ def _socket_named(path: Path, folder: Path) -> Iterator[None]:
 
 
 def _import_coordinator() -> None:
-    """What the coordinator needs, and this process for the report."""
+    """What the coordinator needs, and this process for the verdict."""
     import numpy  # noqa: F401
 
     import ldapslam.cli.serve.serve
@@ -190,6 +191,12 @@ def _import_agent() -> None:
     import ldapslam.agent.engine.process  # noqa: F401
 
     gc.freeze()
+
+
+def _import_reports() -> None:
+    """What this process needs for the verdict, which then comes sooner."""
+    import ldapslam.reports.formats.render
+    import ldapslam.reports.summarise  # noqa: F401
 
 
 def _remove(spools: Path) -> None:

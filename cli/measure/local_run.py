@@ -2,7 +2,8 @@
 """A job run here and now: a coordinator and N agents on this host, and its reports.
 
 As in a fleet: submit, watch, report. Ctrl-C cancels the run, which drains and is
-reported; a second Ctrl-C ends at once.
+reported; a second Ctrl-C ends at once. The verdict is printed before the reports are
+written: an interrupt after it ends the writing and changes no exit code.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 from ldapslam.results.study_folder import is_run_of_study
 
+#: The formats that a command without a job file writes; `report` writes the others.
+_QUICK_FORMATS = ("text", "json")
+
 
 def run_locally(
     source: JobSource,
@@ -43,9 +47,10 @@ def run_locally(
     *,
     made_of: Mapping[str, str] | None = None,
     metrics: tuple[str, int] | None = None,
+    is_quick: bool = False,
 ) -> ExitCode:
     """Run a job on this host; the exit code. `made_of`: what its lab's servers are.
-    `metrics`: where Prometheus can read its figures."""
+    `metrics`: where Prometheus can read its figures. `is_quick`: write no charts."""
     if agents is not None:
         overrides = [*overrides, f"agents={{count: {agents}}}"]
     job = source.load(overrides)
@@ -64,17 +69,29 @@ def run_locally(
             return ExitCode.INTERRUPTED
         outcome.raise_if_never_started(status)
         results.keep(status.run_id)
-        with Store.open(results.folder / STORE_NAME) as store:
-            summary, files = outcome.report(
-                store,
-                status.run_id,
-                out=results.folder,
-                formats=FORMATS,
-                judges=True,
-            )
-        exit_code = outcome.show_outcome(summary)
-        outcome.name_files(results.folder, files)
+        exit_code = report_run(results.folder, status.run_id, is_quick=is_quick)
     return ExitCode.INTERRUPTED if is_interrupted else exit_code
+
+
+def report_run(folder: Path, run_id: str, *, is_quick: bool) -> ExitCode:
+    """Judge the run in `folder`, print the outcome, then write the reports; the
+    verdict's exit code."""
+    from ldapslam.reports.formats.render import render
+    from ldapslam.reports.summarise import summarise
+
+    with Store.open(folder / STORE_NAME) as store:
+        summary = outcome.judged(store, summarise(store, run_id))
+        exit_code = outcome.show_outcome(summary)
+        try:
+            formats = _QUICK_FORMATS if is_quick else FORMATS
+            files = render(summary, folder, formats, store=store)
+        except KeyboardInterrupt:
+            say(f"interrupted: `ldapslam report {folder}` writes the reports")
+            return exit_code
+    outcome.name_files(folder, files)
+    if is_quick:
+        say(f"`ldapslam report {folder} --open` shows the report with its charts")
+    return exit_code
 
 
 def _metrics_options(place: tuple[str, int] | None) -> list[str]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quick`: search, add, modify, delete and bind without a job file.
 
-Each composes a job of its options and runs it as `run` runs a job file; --print-job
-prints that file instead.
+Each composes a job of its options and runs it as `run` runs a job file, but writes the
+report as text and result.json only; --print-job prints that file instead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
         return print_job(job, overrides, given["out"])
     from ldapslam.cli.measure.local_run import run_locally
 
-    return run_locally(job, given["agents"], overrides, given["out"])
+    return run_locally(job, given["agents"], overrides, given["out"], is_quick=True)
 
 
 #: Where the job has its operation.

@@ -80,8 +80,8 @@ def run_command(
 
     JOB is a job file, or - for stdin.
 
-    The report is printed on stdout and written, in all formats, to a folder, which is
-    named at the end. The exit code is the verdict's.
+    The verdict is printed on stdout; then the report is written, in all formats, to a
+    folder, which is named at the end. The exit code is the verdict's.
     """
     if cleanup is not None:
         if job_file is not None:

@@ -12,7 +12,6 @@ from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import RUNS_FOLDER
 from ldapslam.cli.outcome import report
 from ldapslam.cli.runs import Place, store_of
-from ldapslam.results.records import FINAL_STATES
 
 #: What `run`, `study`, `capacity`, `gate` and `history` write into their folders.
 _PAGES = ("report.html", "study.html", "capacity.html", "gate.html", "history.html")
@@ -42,10 +41,7 @@ def _made(run: str, place: Place) -> Path:
             return page
         # of a coordinator's run a page may be there that was made while it ran
         where = folder or RUNS_FOLDER / run_id
-        state = results.run(run_id).state
         _, [made] = report(results, run_id, out=where, formats=("html",))
-    if state not in FINAL_STATES:
-        say(f"run {run_id} has not ended (it is {state}): its report is partial")
     return made
 
 

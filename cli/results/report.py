@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ldapslam.cli.command import command
-from ldapslam.cli.console import put_result, say
+from ldapslam.cli.console import put_result
 from ldapslam.cli.options import (
     FOLDER,
     RUNS_FOLDER,
@@ -49,16 +49,12 @@ def report_command(
         return
     with store_of(run_id, place) as (results, full_id, own_folder):
         folder = out or own_folder or RUNS_FOLDER / full_id
-        state = results.run(full_id).state
         summary, files = report(results, full_id, out=folder, formats=formats)
-    is_partial = state not in FINAL_STATES
-    if is_partial:
-        say(f"run {full_id} has not ended (it is {state}): its report is partial")
     names = [str(path) for path in files]
     result = {
         "run_id": full_id,
         "verdict": summary.verdict,
-        "partial": is_partial,
+        "partial": summary.run.state not in FINAL_STATES,
         "files": names,
     }
     put_result(result, names)

@@ -28,7 +28,7 @@ from ldapslam.cli.security import current_security
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from ldapslam.results.records import RunRecord
+    from ldapslam.results.records import DigestDocument, RunRecord
     from ldapslam.results.store import Store
 
 _RESULT_FILE = "result.json"
@@ -206,7 +206,7 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _other_figures(
-    results: Store, record: RunRecord, document: Mapping[str, Any]
+    results: Store, record: RunRecord, document: DigestDocument
 ) -> list[str]:
     """Of a run that this version judged: the store must give the same figures as well,
     since its indexes are no part of a digest."""

@@ -123,7 +123,6 @@ def coordinator_command(
     from ldapslam.coordinator.extension import Extension
     from ldapslam.coordinator.outputs.health import Health
     from ldapslam.coordinator.runs.judge import JudgeProcess
-    from ldapslam.coordinator.schedules.service import Schedules
     from ldapslam.coordinator.server import run_coordinator
     from ldapslam.reports import judge
 
@@ -140,6 +139,8 @@ def coordinator_command(
     # the command that made a local fleet judges its run
     is_served = scratch is None
     if is_served:
+        from ldapslam.coordinator.schedules.service import Schedules
+
         extensions.append(Schedules())
     if on_run_end and is_served:
         from ldapslam.coordinator.outputs.run_end_command import RunEndCommand

@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     ),
     option(
         "--metric metrics NAME",
-        "Judge this metric: throughput, goodput, mean, p50, p95, p99, errors; "
-        "repeatable. throughput, p50, p99 and errors when left out.",
+        "Judge this metric of all operations, named as in thresholds, such as "
+        "service_time.p99; repeatable. throughput, p50, p99 and errors when left out.",
         multiple=True,
     ),
     option(
@@ -270,10 +270,11 @@ def gate_command(
 def _criteria(
     metrics: Sequence[str], tolerances: Sequence[str]
 ) -> tuple[Sequence[str], Tolerances]:
-    from ldapslam.studies.gate import DEFAULT_METRICS, Tolerances, known_metric
+    from ldapslam.reports.comparing.readings import metric_of
+    from ldapslam.studies.gate import DEFAULT_METRICS, Tolerances
 
     try:
-        chosen = tuple(map(known_metric, metrics)) or DEFAULT_METRICS
+        chosen = tuple(metric_of(one).name for one in metrics) or DEFAULT_METRICS
     except Fault as fault:
         raise ConfigError(f"--metric: {fault}", hint=fault.hint) from fault
     try:
@@ -332,18 +333,20 @@ def _held(job: Job) -> frozenset[str]:
 
 def _check_metrics(job: Job, metrics: Sequence[str]) -> None:
     """ConfigError for a metric that no operation of the job can have."""
-    from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+    from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE, STREAM_METRICS
+    from ldapslam.reports.comparing.readings import metric_of
 
     kinds = {kind for one in job.streams for _, kind in one.request_names}
-    of_every_run = {"throughput", "goodput", "errors"}
-    for name in metrics:
-        if name == "total_time":
+    has_times = bool(kinds - set(KINDS_WITHOUT_RESPONSE))
+    for metric in map(metric_of, metrics):
+        is_there = has_times or metric.unit != "us"
+        if metric.metric == "elapsed":
             is_there = any(one.count is not None for one in job.streams)
-        else:
-            is_there = name in of_every_run or bool(kinds - set(KINDS_WITHOUT_RESPONSE))
+        elif metric.metric in STREAM_METRICS:
+            is_there = False
         if not is_there:
             raise ConfigError(
-                f"no operation of the job has the metric {name!r}",
+                f"no operation of the job has the metric {metric.name!r}",
                 hint="choose others with --metric",
             )
 

@@ -107,7 +107,7 @@ class Making:
                 lengths_ns.append(longer_ns)
                 continue
             title, metric = key
-            least = samples_needed(PERCENTILES[metric.name])
+            least = samples_needed(PERCENTILES[metric.statistic or ""])
             sample = readings[key].sample
             if sample >= least:
                 continue

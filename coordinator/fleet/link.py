@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ldapslam.coordinator.fleet.clock import ClockOffset, ClockSample, OffsetEstimator
 from ldapslam.proto import agent_pb2 as pb
+from ldapslam.results.facts import Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class AgentIdentity:
     instance: str
     epoch: int
     build: str
-    host_facts: Mapping[str, Any] = field(default_factory=dict)
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    host_facts: Said = field(default_factory=dict)
+    limits: Said = field(default_factory=dict)
     #: True: its CLOCK_MONOTONIC is ours.
     shares_clock: bool = False
     #: The same for agents of one host; empty: not known.
@@ -56,10 +56,11 @@ class AgentLink:
         return self._open_streams > 0
 
     def send(self, command: pb.Command) -> None:
-        """Queue a command; its number is filled in."""
+        """Queue a copy of a command, with its number."""
         self._last_number += 1
-        command.number = self._last_number
-        self._commands.append(command)
+        numbered = pb.Command(number=self._last_number)
+        numbered.MergeFrom(command)
+        self._commands.append(numbered)
         self._changed.set()
 
     def confirm(self, number: int) -> None:

@@ -10,14 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator
-from typing import Any
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from ldapslam.base.errors import StoreError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.security.guard import Context
+from ldapslam.coordinator.security.guard import Context, Server
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.upkeep import check_writable
 
@@ -85,7 +84,7 @@ class Health(Extension):
         self._is_serving: bool | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, coordinator: Coordinator, server: Any) -> None:
+    async def start(self, coordinator: Coordinator, server: Server) -> None:
         health_pb2_grpc.add_HealthServicer_to_server(self.service, server)
         await self._look(coordinator.writer)
         self._watching = asyncio.create_task(self._watch(coordinator.writer))

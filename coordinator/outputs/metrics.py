@@ -11,7 +11,6 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
@@ -33,6 +32,7 @@ from ldapslam.coordinator.outputs.shown_runs import (
     MAX_STREAMS,
     ShownRuns,
 )
+from ldapslam.coordinator.security.guard import Server
 from ldapslam.transport.metrics_server import exposed
 
 #: Time for the event loop to answer.
@@ -45,7 +45,7 @@ class Metrics(Extension):
         self._runs = runs
         self._exposed: AbstractContextManager[object] | None = None
 
-    async def start(self, coordinator: Coordinator, server: Any) -> None:
+    async def start(self, coordinator: Coordinator, server: Server) -> None:
         runs = self._runs
         coordinator.bounds |= {
             "shown_streams": (lambda: runs.stream_count, MAX_STREAMS),

@@ -18,7 +18,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.base.inert import one_line
@@ -27,6 +26,7 @@ from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.observer import KeyFigures
+from ldapslam.coordinator.security.guard import Server
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.store import Store
@@ -47,7 +47,7 @@ _MAX_OUTPUT = 300
 #: For the end of a process that was killed.
 _KILL_WAIT_S = 1.0
 #: A run as the command reads it.
-Document = Mapping[str, Any]
+Document = Mapping[str, object]
 _DONE, _FAILED = "on_run_end", "on_run_end_failed"
 
 
@@ -68,7 +68,7 @@ class RunEndCommand(Extension):
                 hint="give the program's path, and each argument as a value of its own",
             )
 
-    async def start(self, coordinator: Coordinator, server: Any) -> None:
+    async def start(self, coordinator: Coordinator, server: Server) -> None:
         self._writer = coordinator.writer
         coordinator.bounds[Bound.RUN_END_COMMANDS] = (
             lambda: len(self._tasks),
@@ -203,7 +203,7 @@ def _was_reported(store: Store, run_id: str, outcome: str) -> bool:
 
 def run_document(
     record: RunRecord, reasons: Sequence[str], figures: KeyFigures
-) -> dict[str, Any]:
+) -> Document:
     """What the command reads; docs/how-to/run-a-coordinator.md describes it."""
     return {
         "title": title_of(record, reasons),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import methodcaller
-from typing import Any, Protocol
+from typing import Protocol
 
 from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import (
@@ -31,8 +31,8 @@ from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.fleet.selection import first_of_each_host
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
-from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
-from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged, room_bytes
+from ldapslam.coordinator.runs.crash_recovery import Resume, ending_facts
+from ldapslam.coordinator.runs.ingest import room_bytes, with_report
 from ldapslam.coordinator.runs.live import LiveStatistics, Measured
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.status import event_message, status_message
@@ -41,6 +41,13 @@ from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
+from ldapslam.results.facts import (
+    AgentFacts,
+    Manifest,
+    Observed,
+    ServerIdentity,
+    Start,
+)
 from ldapslam.results.records import NO_PART, EventRecord, Part, RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
@@ -96,7 +103,7 @@ class ActiveRun:
         self._watchers: set[Updates] = set()
         #: Agent -> its clock at the start.
         self._offsets: dict[str, ClockOffset] = {}
-        self._servers: dict[str, Any] = {}
+        self._servers: dict[str, ServerIdentity] = {}
         self._control_operations: dict[str, dict[str, int]] = {}
         self._closing: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -111,7 +118,7 @@ class ActiveRun:
         plan: Resume,
         t0_ns: int,
         events: Iterable[EventRecord],
-        agents: Mapping[str, Mapping[str, Any]],
+        agents: Mapping[str, AgentFacts],
         parts: Mapping[str, Part],
     ) -> None:
         """Continue the run of another coordinator."""
@@ -121,23 +128,22 @@ class ActiveRun:
             self.record.plan,
         )
         for agent, facts in agents.items():
-            if "clock_offset_us" in facts:
+            offset_us, bound_us = facts.clock_offset_us, facts.clock_offset_bound_us
+            if offset_us is not None and bound_us is not None:
                 self._offsets[agent] = ClockOffset(
-                    round(facts["clock_offset_us"] * 1000),
-                    round(facts["clock_offset_bound_us"] * 1000),
+                    round(offset_us * 1000), round(bound_us * 1000)
                 )
         manifest = self.record.manifest
-        self._servers = dict(manifest.get("servers", {}))
+        self._servers = dict(manifest.servers)
         self._control_operations = {
-            uri: dict(counts)
-            for uri, counts in manifest.get("control_operations", {}).items()
+            uri: dict(counts) for uri, counts in manifest.control_operations.items()
         }
         text = "taken up by a coordinator that was started again"
         self.add_event("coordinator_restarted", text)
-        adopted = [*manifest.get("adopted", ()), utc_text(datetime.now(UTC))]
-        self._set_manifest(adopted=adopted)
+        adopted = (*manifest.adopted, utc_text(datetime.now(UTC)))
+        self._set_manifest(Manifest(adopted=adopted))
         over = machine.Watch.ENDED
-        ended = [one for one in agents if agents[one].get("observer") == over]
+        ended = [agent for agent in agents if agents[agent].observer == over]
         for command in self._machine.resume(
             plan.state, plan.parts, t0_ns, plan.ending, self._now_ns(), ended
         ):
@@ -175,10 +181,10 @@ class ActiveRun:
         for agent, part in self._machine.parts.items():
             # stored before the report is acknowledged
             if before.get(agent, part) is not part:
-                self._put_agent(agent, {"part": str(part)})
+                self._put_agent(agent, AgentFacts(part=str(part)))
         for agent, watch in self._machine.watches.items():
             if watch is machine.Watch.ENDED and watches.get(agent) is not watch:
-                self._put_agent(agent, {"observer": str(watch)})
+                self._put_agent(agent, AgentFacts(observer=str(watch)))
         for command in commands:
             self._execute(command)
 
@@ -260,11 +266,13 @@ class ActiveRun:
             self._writer.post(self._writer.store.add_clock_samples, self.run_id, rows)
 
     def announce(self) -> None:
-        self._notify(status=self.status())
+        status = self.status()
+        self._notify(pb.RunUpdate(status=status))
+        self._observe(methodcaller("run_changed", status))
 
     def set_queue_reason(self, detail: str) -> None:
         self._set_state(RunState.QUEUED, detail)
-        self._notify(status=self.status())
+        self.announce()
 
     @property
     def live_bytes(self) -> int:
@@ -286,15 +294,13 @@ class ActiveRun:
     def unsubscribe(self, updates: Updates) -> None:
         self._watchers.discard(updates)
 
-    def _notify(self, **update: Any) -> None:
+    def _notify(self, update: pb.RunUpdate) -> None:
         for updates in self._watchers:
             # a watcher that does not read must not fill the memory
-            if "figures" not in update or updates.qsize() < _MOST_UNREAD:
-                updates.put_nowait(pb.RunUpdate(**update))
+            if not update.HasField("figures") or updates.qsize() < _MOST_UNREAD:
+                updates.put_nowait(update)
             else:
                 note_exceeded(Bound.UNREAD)
-        if "status" in update:
-            self._observe(methodcaller("run_changed", update["status"]))
 
     def _observe(self, tell: Callable[[Observer], object]) -> None:
         for observer in self._observers:
@@ -305,7 +311,7 @@ class ActiveRun:
 
     def _show(self, measured: Iterable[Measured]) -> None:
         for interval in measured:
-            self._notify(figures=interval.figures)
+            self._notify(pb.RunUpdate(figures=interval.figures))
             self._observe(methodcaller("interval_measured", self.run_id, *interval))
 
     def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
@@ -317,26 +323,29 @@ class ActiveRun:
         """Do not wait for this agent's intervals."""
         self._show(self._live.drop(agent))
 
-    def add_facts(self, agent: str, facts: Mapping[str, Any]) -> None:
+    def add_facts(self, agent: str, facts: AgentFacts) -> None:
         """Keep an agent's facts; those about servers are the run's too."""
         self._put_agent(agent, facts)
-        for target in facts.get("targets") or ():
-            known = {key: target[key] for key in SERVER_FACTS if key in target}
-            self._servers.setdefault(str(target.get("uri")), known)
-        names = ("control_operations", "later_operations")
-        operations = [pair for one in names for pair in (facts.get(one) or {}).items()]
+        for target in facts.targets:
+            self._servers.setdefault(target.uri, target.identity)
+        operations = [
+            *facts.control_operations.items(),
+            *facts.later_operations.items(),
+        ]
         for uri, counts in operations:
             total = self._control_operations.setdefault(uri, {})
             for operation, count in counts.items():
                 total[operation] = total.get(operation, 0) + count
         if operations:
             self._set_manifest(
-                servers=self._servers, control_operations=self._control_operations
+                Manifest(
+                    servers=self._servers, control_operations=self._control_operations
+                )
             )
 
-    def add_monitor_facts(self, facts: Mapping[str, Any]) -> None:
-        if facts:
-            self._set_manifest(**merged(self.record.manifest, facts))
+    def add_monitor_facts(self, facts: Observed) -> None:
+        if facts.model_fields_set:
+            self._set_manifest(with_report(self.record.manifest, facts))
 
     def add_clock_drift(self, agent: str) -> None:
         """The agent's part has ended: how far did its clock drift?"""
@@ -345,10 +354,11 @@ class ActiveRun:
         if before is None or after is None:
             return
         drift_ns = abs(after.offset_ns - before.offset_ns)
-        facts = {"clock_drift_us": drift_ns / 1000}
+        facts = AgentFacts(clock_drift_us=drift_ns / 1000)
         if agent not in self._clock_at_ns:
             # without samples, which say how well it was known at each time
-            facts["clock_offset_bound_us"] = max(after.bound_ns, before.bound_ns) / 1000
+            bound_us = max(after.bound_ns, before.bound_ns) / 1000
+            facts = facts.updated(AgentFacts(clock_offset_bound_us=bound_us))
         self._put_agent(agent, facts)
 
     def add_event(self, kind: str, text: str) -> None:
@@ -358,7 +368,7 @@ class ActiveRun:
         self._writer.post(
             self._writer.store.add_event, self.run_id, kind, text, event.at_utc
         )
-        self._notify(event=event_message(event))
+        self._notify(pb.RunUpdate(event=event_message(event)))
 
     def _execute(self, command: machine.Command) -> None:
         match command:
@@ -384,11 +394,11 @@ class ActiveRun:
                 if state is RunState.DRAINING:
                     begun_ns = self._machine.t0_ns
                     since_ns = None if begun_ns is None else self._now_ns() - begun_ns
-                    known = self.record.manifest.get("ending")
-                    document = ending_document(self._machine.ending, since_ns, known)
-                    self._set_manifest(ending=document)
+                    known = self.record.manifest.ending
+                    ending = ending_facts(self._machine.ending, since_ns, known)
+                    self._set_manifest(Manifest(ending=ending))
                 self._set_state(state, detail)
-                self._notify(status=self.status())
+                self.announce()
             case machine.RecordEvent(kind, text):
                 self.add_event(kind, text)
             case machine.ConcludeRun(state, detail, error):
@@ -408,9 +418,11 @@ class ActiveRun:
             if link is not None:
                 epoch, build = link.identity.epoch, link.identity.build
                 part = self._parts[agent] = Part(attempt, epoch, room_bytes=room)
-                facts = {"epoch": epoch, "build": build, "attempt": attempt}
-                self._put_agent(agent, facts | {"observer": ""}, part)
-        self._notify(status=self.status())
+                facts = AgentFacts(
+                    epoch=epoch, build=build, attempt=attempt, observer=""
+                )
+                self._put_agent(agent, facts, part)
+        self.announce()
 
     def _prepare(self, agents: tuple[str, ...]) -> None:
         if not self.submission.limits.monitored:
@@ -420,7 +432,7 @@ class ActiveRun:
         for index, agent in enumerate(everyone):
             if agent in agents:
                 part = self._assignment(agent, index, len(everyone))
-                self._send(agent, prepare=part)
+                self._send(agent_pb2.Command(prepare=part), agent)
 
     def _monitor(self, agents: tuple[str, ...]) -> None:
         """The first agent of each host monitors it, the run's first agent the
@@ -431,7 +443,8 @@ class ActiveRun:
         for index, agent in enumerate(agents):
             if agent in monitors:
                 part = self._assignment(agent, index, len(agents))
-                self._send(agent, monitor=agent_pb2.MonitorRun(run=part))
+                order = agent_pb2.MonitorRun(run=part)
+                self._send(agent_pb2.Command(monitor=order), agent)
             else:
                 self.feed_later(machine.MonitorEnded(agent))
 
@@ -441,11 +454,11 @@ class ActiveRun:
             order = agent_pb2.ConcludeMonitoring(
                 run_id=self.run_id, verify=verify, attempt=attempt
             )
-            self._send(agent, conclude=order)
+            self._send(agent_pb2.Command(conclude=order), agent)
 
     def _end_monitors(self, agents: Iterable[str]) -> None:
         order = agent_pb2.EndMonitoring(run_id=self.run_id)
-        self._send(*agents, end_monitoring=order)
+        self._send(agent_pb2.Command(end_monitoring=order), *agents)
 
     def _assignment(self, agent: str, index: int, count: int) -> RunAssignment:
         part = RunAssignment()
@@ -458,9 +471,9 @@ class ActiveRun:
     def _start(self, agents: tuple[str, ...], t0_ns: int, tell_until_ns: int) -> None:
         ahead = timedelta(microseconds=(t0_ns - self._now_ns()) / 1000)
         t0_utc = utc_text(datetime.now(UTC) + ahead)
-        self._set_manifest(t0={"mono_ns": t0_ns, "boot_id": boot_id()})
+        self._set_manifest(Manifest(t0=Start(mono_ns=t0_ns, boot_id=boot_id())))
         self._set_state(self.state, self.record.state_detail, t0_utc=t0_utc)
-        self._notify(status=self.status())
+        self.announce()
         orders = {}
         for agent in agents:
             link = self._fleet.link(agent)
@@ -471,11 +484,11 @@ class ActiveRun:
                 self.feed_later(machine.AgentFailed(agent, error))
                 continue
             self._offsets[agent] = offset
-            known = {
-                "clock_offset_us": offset.offset_ns / 1000,
-                "clock_offset_bound_us": offset.bound_ns / 1000,
-            }
-            self._put_agent(agent, known)
+            facts = AgentFacts(
+                clock_offset_us=offset.offset_ns / 1000,
+                clock_offset_bound_us=offset.bound_ns / 1000,
+            )
+            self._put_agent(agent, facts)
             orders[agent] = offset.to_agent_ns(t0_ns)
         self._starting = asyncio.create_task(self._order_start(orders, tell_until_ns))
 
@@ -495,24 +508,24 @@ class ActiveRun:
             await asyncio.sleep(_START_PAUSE_S)
         if self._now_ns() > tell_until_ns:
             _log.warning("run %s: it took long to store the start", self.run_id)
-            self._set_manifest(t0=None)  # nobody was told
+            self._set_manifest(Manifest(t0=None))  # nobody was told
             self.feed(machine.StartDelayed())
             return
         self._fleet.load_begins(self.run_id)
         for agent, t0_mono_ns in orders.items():
             start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
-            self._send(agent, start=start)
+            self._send(agent_pb2.Command(start=start), agent)
 
     def _stop(
         self, agents: Iterable[str], reason: str, *, abandon: bool = False
     ) -> None:
         stop = agent_pb2.StopRun(run_id=self.run_id, reason=reason, abandon=abandon)
-        self._send(*agents, stop=stop)
+        self._send(agent_pb2.Command(stop=stop), *agents)
 
-    def _send(self, *agents: str, **order: Any) -> None:
+    def _send(self, order: agent_pb2.Command, *agents: str) -> None:
         for link in map(self._fleet.link, agents):
             if link is not None:
-                link.send(agent_pb2.Command(**order))
+                link.send(order)
 
     def _conclude(
         self, state: RunState, detail: str, error: LdapSlamError | None
@@ -552,7 +565,7 @@ class ActiveRun:
                 await asyncio.sleep(_END_PAUSE_S)
                 written = self._writer.submit(self._store_end, self.record, self._error)
         finally:
-            self._notify(status=self.status())
+            self.announce()
             for updates in self._watchers:
                 updates.put_nowait(None)
             self.concluded.set()
@@ -562,7 +575,7 @@ class ActiveRun:
         """On the store's thread; may be repeated."""
         store = self._writer.store
         if error is not None:
-            store.set_manifest(record.run_id, {"failure": error.to_dict()})
+            store.set_manifest(record.run_id, Manifest(failure=error.to_dict()))
         store.set_run_state(
             record.run_id,
             record.state,
@@ -571,21 +584,35 @@ class ActiveRun:
         )
         store.forget_submission(record.run_id)
 
-    def _set_state(self, state: RunState, detail: str, **times: str) -> None:
+    def _set_state(
+        self, state: RunState, detail: str, t0_utc: str | None = None
+    ) -> None:
+        started_utc = self.record.started_utc
         if state is RunState.RUNNING:
-            times["started_utc"] = utc_text(datetime.now(UTC))
-        changes: dict[str, Any] = {"state": str(state), "state_detail": detail, **times}
-        self.record = replace(self.record, **changes)
+            started_utc = utc_text(datetime.now(UTC))
+        self.record = record = replace(
+            self.record,
+            state=str(state),
+            state_detail=detail,
+            t0_utc=t0_utc or self.record.t0_utc,
+            started_utc=started_utc,
+        )
         self._writer.post(
-            self._writer.store.set_run_state, self.run_id, str(state), detail, **times
+            self._writer.store.set_run_state,
+            self.run_id,
+            record.state,
+            detail,
+            t0_utc=record.t0_utc,
+            started_utc=started_utc,
         )
 
-    def _set_manifest(self, **facts: Any) -> None:
-        self.record = replace(self.record, manifest={**self.record.manifest, **facts})
-        self._writer.post(self._writer.store.set_manifest, self.run_id, dict(facts))
+    def _set_manifest(self, facts: Manifest) -> None:
+        manifest = self.record.manifest.updated(facts)
+        self.record = replace(self.record, manifest=manifest)
+        self._writer.post(self._writer.store.set_manifest, self.run_id, facts)
 
     def _put_agent(
-        self, agent: str, facts: Mapping[str, Any], part: Part | None = None
+        self, agent: str, facts: AgentFacts, part: Part | None = None
     ) -> None:
         put_agent = self._writer.store.put_agent
-        self._writer.post(put_agent, self.run_id, agent, dict(facts), part)
+        self._writer.post(put_agent, self.run_id, agent, facts, part)

@@ -14,27 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.coordinator.runs.run import Ending, Part, RunState
+from ldapslam.results.facts import AgentFacts, EndingFacts
 from ldapslam.results.records import OpenRun
 
 
-def ending_document(
+def ending_facts(
     ending: Ending,
     since_t0_ns: int | None = None,
-    known: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The ending as the manifest keeps it. `since_t0_ns`: now; `known`: the document of
-    a drain under way, whose beginning is kept."""
-    drained_ns = (known or {}).get("drained_ns", since_t0_ns)
-    return {
-        "state": str(ending.state),
-        "detail": ending.detail,
-        "failure": ending.error.to_dict() if ending.error else None,
-        "drained_ns": drained_ns,
-    }
+    known: EndingFacts | None = None,
+) -> EndingFacts:
+    """The ending as the manifest keeps it. `since_t0_ns`: now; `known`: the ending of a
+    drain under way, which keeps its beginning."""
+    return EndingFacts(
+        state=str(ending.state),
+        detail=ending.detail,
+        failure=ending.error.to_dict() if ending.error else None,
+        drained_ns=since_t0_ns if known is None else known.drained_ns,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +58,29 @@ def recovery_of(run: OpenRun) -> Resume | None:
     """How a run with its submission goes on; None: it waits for agents again."""
     record = run.record
     state = RunState(record.state)
-    t0 = record.manifest.get("t0")
+    t0 = record.manifest.t0
     if state not in _WITH_LOAD or t0 is None:
         return None
     usual = Part.PREPARED if state is RunState.READY else Part.STARTED
-    facts: dict[str, Mapping[str, Any]] = {
-        agent: run.agents.get(agent, {}) for agent in record.agents
-    }
+    facts = {agent: run.agents.get(agent, AgentFacts()) for agent in record.agents}
     parts = {
-        agent: Part(known["part"]) if "part" in known else usual
+        agent: Part(known.part) if known.part else usual
         for agent, known in facts.items()
     }
-    ending = record.manifest.get("ending", {})
-    failure = ending.get("failure")
+    ending = record.manifest.ending or EndingFacts()
+    failure = ending.failure
     return Resume(
         state=state,
         parts=parts,
-        t0_mono_ns=t0["mono_ns"],
-        boot_id=t0["boot_id"],
+        t0_mono_ns=t0.mono_ns,
+        boot_id=t0.boot_id,
         ending=Ending(
-            RunState(ending.get("state", RunState.FINISHED)),
-            ending.get("detail", ""),
+            RunState(ending.state),
+            ending.detail,
             LdapSlamError.from_dict(failure) if failure else None,
         ),
         awaited={
-            agent: int(known.get("epoch", 0))
+            agent: known.epoch
             for agent, known in facts.items()
             if not parts[agent].is_over
         },

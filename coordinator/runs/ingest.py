@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import TypeVar
 
 from google.protobuf.unknown_fields import UnknownFieldSet
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
 from ldapslam.coordinator.bounds import Bound, note_exceeded
@@ -33,6 +33,15 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     STREAM_COUNTERS,
     WORKER_COUNTERS,
+)
+from ldapslam.results.facts import (
+    Facts,
+    Manifest,
+    MonitorFacts,
+    Observation,
+    Observed,
+    ObserverCost,
+    ReportedFacts,
 )
 from ldapslam.results.histogram import block_of
 from ldapslam.results.packing import unpack
@@ -221,103 +230,30 @@ def _check_histograms(snapshot: pb.Snapshot) -> None:
         raise ProtocolError(str(error)) from error
 
 
-#: The coordinator finds these out itself; an agent's word for them does not count.
-COORDINATOR_FACTS = frozenset(
-    "epoch attempt build start_error_us clock_offset_us clock_offset_bound_us "
-    "clock_drift_us part observer".split()
-)
-
-#: What an agent found out about a server that is the run's fact as well.
-SERVER_FACTS = tuple(
-    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
-)
 _MAX_CHARACTERS = 1 << 20
 _MAX_DEPTH = 8
 #: Settings of servers, by database and plug-in, lie deeper.
 _MAX_MONITOR_DEPTH = 16
 
-_Count = Annotated[int, Field(ge=0)]
-_Counts = dict[str, _Count]
+F = TypeVar("F", bound=Facts)
 
 
-class _Shape(BaseModel):
-    """The shape that reports expect of some facts; other facts may be beside them."""
-
-    model_config = ConfigDict(strict=True)
-
-
-class _Target(_Shape):
-    uri: str
-
-
-class _CleanUp(_Shape):
-    entries: _Count = 0
-    deleted: _Count = 0
-    already_gone: _Count = 0
-    left: _Count = 0
-    seconds: float = 0.0
-    error: str | None = None
-
-
-class _AgentFacts(_Shape):
-    host: dict[str, Any] = {}
-    targets: list[_Target] = []
-    control_operations: dict[str, _Counts] = {}
-    later_operations: dict[str, _Counts] = {}
-    notes: dict[str, list[dict[str, Any]]] = {}
-    clean_up: _CleanUp = _CleanUp()
-
-
-class _Reading(_Shape):
-    operations: dict[str, _Count | None] = {}
-    sent: _Counts = {}
-    started: str | None = None
-
-
-class _ServerFacts(_Shape):
-    before: _Reading = _Reading()
-    after: _Reading = _Reading()
-    control_operations: _Counts = {}
-    facts: dict[str, Any] = {}
-    failure: str | None = None
-
-
-class _Cost(_Shape):
-    cpu_s: float
-
-
-class _MonitorFacts(_Shape):
-    observations: dict[str, _ServerFacts] = {}
-    replication: dict[str, Any] = {}
-    observer_cost: _Cost = _Cost(cpu_s=0.0)
-
-
-def agent_facts(text: str) -> dict[str, Any]:
+def reported_facts(text: str) -> ReportedFacts:
     """The facts of a report; ProtocolError when a report could not be made of them."""
-    facts = _facts(text, _MAX_DEPTH, _AgentFacts)
-    return {
-        name: value for name, value in facts.items() if name not in COORDINATOR_FACTS
-    }
+    return _facts(text, _MAX_DEPTH, ReportedFacts)
 
 
-def _monitor_facts(text: str) -> dict[str, Any]:
-    """What a monitor found: of servers by URI, and of their replication."""
-    facts = _facts(text, _MAX_MONITOR_DEPTH, _MonitorFacts)
-    return {name: facts[name] for name in _MonitorFacts.model_fields if name in facts}
-
-
-def _facts(text: str, max_depth: int, shape: type[_Shape] = _Shape) -> dict[str, Any]:
+def _facts(text: str, max_depth: int, kind: type[F]) -> F:
     if len(text) > _MAX_CHARACTERS:
         raise _too_much(Bound.FACTS, f"facts of {len(text)} characters")
     facts = decode_facts(text)
     _check_depth(facts, max_depth)
     try:
-        shape.model_validate(facts)
+        return kind.parsed(facts)
     except ValidationError as error:
         # a peer may cause any number of errors: do not list them
         where = error.errors(include_url=False, include_input=False)[0]["loc"]
         raise ProtocolError(f"fact {where[:3]} is not of its type") from None
-    return facts
 
 
 def _check_depth(value: object, left: int) -> None:
@@ -348,7 +284,7 @@ class MonitorNews:
     event: machine.MonitorPrepared | machine.MonitorProgressed | machine.MonitorEnded
     monitors: Sequence[MonitorDescription] = ()
     samples: Sequence[MonitorSample] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Observed = field(default_factory=Observed)
 
 
 def monitor_news(report: monitor_pb2.MonitorReport, until_ns: int) -> MonitorNews:
@@ -364,13 +300,13 @@ def monitor_news(report: monitor_pb2.MonitorReport, until_ns: int) -> MonitorNew
             return MonitorNews(
                 machine.MonitorPrepared(agent),
                 monitors=[_description(one) for one in ready.monitors],
-                facts=_monitor_facts(ready.facts_json),
+                facts=_facts(ready.facts_json, _MAX_MONITOR_DEPTH, Observed),
             )
         case "samples":
             progress = machine.MonitorProgressed(agent)
             return MonitorNews(progress, samples=_samples(event.samples, until_ns))
         case "finished":
-            facts = _monitor_facts(event.finished.facts_json)
+            facts = _facts(event.finished.facts_json, _MAX_MONITOR_DEPTH, Observed)
             return MonitorNews(machine.MonitorEnded(agent), facts=facts)
         case "failed":
             error = error_of(event.failed)
@@ -381,16 +317,23 @@ def monitor_news(report: monitor_pb2.MonitorReport, until_ns: int) -> MonitorNew
             raise ProtocolError("a monitor report without content")
 
 
-def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest's parts that monitors make, with the facts of one more report."""
-    observations = {uri: dict(of) for uri, of in known.get("observations", {}).items()}
-    for uri, found in news.get("observations", {}).items():
-        observations.setdefault(uri, {}).update(found)
-    rest = {name: value for name, value in news.items() if name != "observations"}
-    if "observer_cost" in rest:  # of all of them
-        before_s = known.get("observer_cost", {}).get("cpu_s", 0.0)
-        rest["observer_cost"] = {"cpu_s": before_s + rest["observer_cost"]["cpu_s"]}
-    return {**({"observations": observations} if observations else {}), **rest}
+def with_report(known: Observed, news: Observed) -> Manifest:
+    """Return the facts of a manifest that a report of a monitor changes."""
+    changes = Manifest()
+    if news.observations:
+        observations = dict(known.observations)
+        for uri, read in news.observations.items():
+            observations[uri] = observations.get(uri, Observation()).updated(read)
+        changes = changes.updated(Observed(observations=observations))
+    if news.replication is not None:
+        changes = changes.updated(Observed(replication=news.replication))
+    if news.observer_cost is not None:
+        cpu_s = news.observer_cost.cpu_s
+        if known.observer_cost is not None:
+            cpu_s += known.observer_cost.cpu_s
+        cost = ObserverCost(cpu_s=cpu_s)
+        changes = changes.updated(Observed(observer_cost=cost))
+    return changes
 
 
 def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
@@ -408,7 +351,9 @@ def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
     if len({one.name for one in metrics}) < len(metrics):
         raise ProtocolError("a monitor with two metrics of one name")
     return MonitorDescription(
-        _name(message.name), metrics, _facts(message.facts_json, _MAX_MONITOR_DEPTH)
+        _name(message.name),
+        metrics,
+        _facts(message.facts_json, _MAX_MONITOR_DEPTH, MonitorFacts),
     )
 
 

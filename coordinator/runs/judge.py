@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from ldapslam.base.child import ask
 from ldapslam.base.errors import (
@@ -30,7 +30,13 @@ from ldapslam.coordinator.observer import KeyFigures, Observer
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.digest import canonical, stored_digest
-from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
+from ldapslam.results.records import (
+    FINAL_STATES,
+    Digest,
+    DigestDocument,
+    RunRecord,
+    utc_text,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +64,7 @@ class Judgement:
     verdict: str | None = None
     reasons: tuple[str, ...] = ()
     #: What binds them to what was measured: reports/digest.py.
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: DigestDocument | None = None
     #: What of the stored run is not what was judged before.
     altered: tuple[str, ...] = ()
     #: Why there is no verdict of a run that should have one.
@@ -130,7 +136,7 @@ class JudgeProcess:
             return Judgement(
                 verdict,
                 reasons,
-                answer.get("document", {}),
+                answer.get("document"),
                 altered,
                 figures=answer.get("figures", {}),
             )
@@ -175,7 +181,7 @@ class Verdicts:
             del self._ended_s[next(iter(self._ended_s))]
         self._start(self._judge_run(record), record.run_id)
 
-    def _start(self, work: Coroutine[Any, Any, None], run_id: str) -> None:
+    def _start(self, work: Coroutine[None, None, None], run_id: str) -> None:
         task = asyncio.create_task(work)
         self._tasks[task] = run_id
         task.add_done_callback(self._tasks.pop)
@@ -345,7 +351,7 @@ class Verdicts:
         return found
 
     async def _store(
-        self, record: RunRecord, verdict: str | None, digest: Mapping[str, Any] | None
+        self, record: RunRecord, verdict: str | None, digest: Digest | None
     ) -> None:
         """As soon as the store takes it; of the run as `record` has it."""
         run_id, unjudged = record.run_id, record.unjudged
@@ -373,8 +379,8 @@ class Verdicts:
         return timedelta() <= since < _SIGNED_WITHIN
 
     async def _digest(
-        self, document: Mapping[str, Any], *, signs: bool
-    ) -> dict[str, Any] | None:
+        self, document: DigestDocument | None, *, signs: bool
+    ) -> Digest | None:
         """As the store keeps it; without a signature where there is nobody to sign."""
         if not document:
             return None

@@ -15,7 +15,7 @@ def stored_status(
     record: RunRecord, events: Iterable[EventRecord] = ()
 ) -> pb.RunStatus:
     """Of a run that nobody carries out."""
-    failure = record.manifest.get("failure")
+    failure = record.manifest.failure
     error = LdapSlamError.from_dict(failure) if failure else None
     return status_message(record, events, error, record.planned_ns)
 

@@ -30,6 +30,7 @@ from ldapslam.jobs.plan import (
 from ldapslam.jobs.planning import run_plan
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
+from ldapslam.results.facts import Manifest
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.transport.messages import (
     PROTOCOL_VERSION,
@@ -208,6 +209,21 @@ def _verify_ns(job: Job) -> int:
 def _record(
     job: Job, request: SubmitJobRequest, run_id: str, seed: int, now_utc: datetime
 ) -> RunRecord:
+    manifest = Manifest(
+        ldapslam=__version__,
+        job_file=request.job_file,
+        overrides=tuple(request.overrides),
+        files={
+            name: hashlib.sha256(request.files[name]).hexdigest()
+            for name in job.named_files()
+        },
+        coordinator={
+            "host_name": socket.gethostname(),
+            "python": platform.python_version(),
+        },
+    )
+    if request.lab:
+        manifest = manifest.updated(Manifest(lab=request.lab))
     return RunRecord(
         run_id=run_id,
         job_name=job.name,
@@ -218,18 +234,5 @@ def _record(
         submitted_by=request.submitted_by,
         priority=request.priority,
         plan=run_plan(job),
-        manifest={
-            "ldapslam": __version__,
-            "job_file": request.job_file,
-            "overrides": list(request.overrides),
-            "files": {
-                name: hashlib.sha256(request.files[name]).hexdigest()
-                for name in job.named_files()
-            },
-            **({"lab": dict(request.lab)} if request.lab else {}),
-            "coordinator": {
-                "host_name": socket.gethostname(),
-                "python": platform.python_version(),
-            },
-        },
+        manifest=manifest,
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
@@ -22,7 +21,7 @@ from ldapslam.coordinator.schedules.schedule_store import Entry
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.audit_log import note_of_caller
-from ldapslam.coordinator.security.guard import Context
+from ldapslam.coordinator.security.guard import Context, Server
 from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.schedule_pb2_grpc import (
@@ -144,7 +143,7 @@ class Schedules(Extension):
         self._now_utc = now_utc
         self._scheduler: Scheduler | None = None
 
-    async def start(self, coordinator: Coordinator, server: Any) -> None:
+    async def start(self, coordinator: Coordinator, server: Server) -> None:
         scheduler = Scheduler(
             coordinator.writer,
             coordinator.queue,

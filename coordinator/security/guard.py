@@ -56,8 +56,9 @@ _FINISH_S = 15.0
 
 #: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
 Handler = Any
-#: grpc.aio.ServicerContext.
+#: grpc.aio.ServicerContext, and grpc.aio.Server.
 Context = Any
+Server = Any
 _Message = TypeVar("_Message", bound=Message)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,6 +26,8 @@ TIME_METRICS = (
 )
 #: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
 KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
+#: Kind, in reports, of what a Python class records.
+PYTHON_KIND = "python"
 #: Name -> percentile, in the order of every table.
 PERCENTILES = {
     "p50": 50.0,
@@ -51,10 +53,17 @@ SHARES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "empty": (("empty",), ("succeeded",)),
 }
 OUTAGE_STATISTICS = ("longest", "total", "share")
-_OUTAGE = {None: "_s", "longest": "_longest_s", "total": "_total_s", "share": "_share"}
 #: Metrics of a stream, not of an operation.
 STREAM_METRICS = (*SET_UP_METRICS, "elapsed", "outage", "unsent")
-METRICS = (*TIME_METRICS, *STREAM_METRICS, "throughput", "goodput", *SHARES)
+#: Requests of the measure phase, whatever their result, and with an unexpected one.
+COUNTS = ("completed", "failed")
+METRICS = (
+    *TIME_METRICS,
+    *STREAM_METRICS,
+    *("throughput", "goodput"),
+    *SHARES,
+    *COUNTS,
+)
 #: Hold for every operation or stream for which the job has none of the same metric and
 #: statistic.
 DEFAULT_THRESHOLDS = (
@@ -146,6 +155,7 @@ job sets its own, for the same metric and statistic and without `for`,
                               operation '*'
     throughput                completions per second, whatever their result
     goodput                   successes per second
+    completed, failed         requests of the measure phase
     errors                    share of the requests due that ended otherwise
                               than expected: failed, timed out, unresolved or,
                               in an open loop, dropped
@@ -227,8 +237,8 @@ class Subject:
 
     @property
     def unit(self) -> str:
-        """Unit of evaluated values: 'us', 'per_s' or 'share'."""
-        return _unit(self.metric, self.statistic)
+        """Unit of evaluated values: 'us', 'per_s', 'share' or '1'."""
+        return unit_of(self.metric, self.statistic)
 
     def matches(self, stream: str, operation: str) -> bool:
         return self.stream in ("*", stream) and self.operation in ("*", operation)
@@ -268,6 +278,8 @@ class Threshold(Subject, Limit):
             return f"{value * 100:.4g}%"
         if self.unit == "per_s":
             return f"{value:,.1f}/s"
+        if self.unit == "1":
+            return f"{value:,.0f}"
         return format_time(value / 1e6, self.expression)
 
 
@@ -581,50 +593,6 @@ def _whole(text: str) -> list[str]:
     return ["*"] * (2 - len(names)) + names + tail
 
 
-def matching(
-    threshold: Subject, result: Mapping[str, Any]
-) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The streams, operations ('*' of a metric of streams) and statistics in
-    result.json that a threshold is about."""
-    for stream, operations in result["streams"].items():
-        if threshold.metric in STREAM_METRICS:
-            if threshold.matches(stream, "*"):
-                yield stream, "*", result["connections"][stream]
-            continue
-        for operation, statistics in operations.items():
-            if threshold.matches(stream, operation) and _has(threshold, statistics):
-                yield stream, operation, statistics
-
-
-def _has(threshold: Subject, statistics: Mapping[str, Any]) -> bool:
-    kind = statistics.get("kind")
-    if threshold.metric == "sequence_time" and threshold.operation == "*":
-        # of the operations that end one
-        return bool((statistics.get("sequence_time_us") or {}).get("count"))
-    if threshold.metric in TIME_METRICS:
-        return kind not in KINDS_WITHOUT_RESPONSE
-    return kind == "search" or threshold.metric != "empty"
-
-
-def figure(threshold: Subject, statistics: Mapping[str, Any]) -> float | None:
-    """The figure itself, in `threshold.unit`; None: there is none."""
-    value: float | None
-    if threshold.metric in ("elapsed", "outage"):
-        value = statistics.get(f"{threshold.metric}{_OUTAGE[threshold.statistic]}")
-        if value is not None and threshold.unit == "us":
-            value *= 1e6
-    elif threshold.unit == "per_s":
-        value = statistics.get(f"{threshold.metric}_per_s")
-    elif threshold.metric == "unsent":
-        value = statistics.get("unsent_share")
-    elif threshold.unit == "share":
-        value = share_of(threshold.metric, statistics)
-    else:
-        times = statistics.get(f"{threshold.metric}_us") or {}
-        value = times.get(threshold.statistic)
-    return None if value is None else float(value)
-
-
 def share_of(metric: str, counts: Mapping[str, Any]) -> float | None:
     """One of SHARES; None when there is nothing to have a share of."""
     some, every = (
@@ -638,10 +606,17 @@ def _limit(unit: str, value: str) -> float:
         return units.parse_duration(value) / 1000
     if unit == "per_s":
         return units.parse_rate(value).per_s
+    if unit == "1":
+        if not re.fullmatch(r"\d+", value, re.ASCII):
+            raise Fault(f"{got(value)} is not a number of requests", "such as 1000")
+        return float(value)
     return units.parse_ratio(value)
 
 
-def _unit(metric: str, statistic: str | None) -> str:
+def unit_of(metric: str, statistic: str | None) -> str:
+    """Return the unit of a figure's value: 'us', 'per_s', 'share' or '1'."""
+    if metric in COUNTS:
+        return "1"
     if metric in (*SHARES, "unsent") or statistic == "share":
         return "share"
     return "per_s" if metric in ("throughput", "goodput") else "us"

@@ -25,7 +25,8 @@ from ldapslam.reports.collect.timeline import (
     Values,
 )
 from ldapslam.reports.collect.totals import UNANSWERED, counter_title
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import count
 
 Member = AgentSeries | ServerSeries

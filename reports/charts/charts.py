@@ -56,7 +56,8 @@ from ldapslam.reports.collect.timeline import (
 )
 from ldapslam.reports.document import BAD, GOOD, ChartPlace
 from ldapslam.reports.document import MUTED as TONE_MUTED
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import THIN
 
 if TYPE_CHECKING:

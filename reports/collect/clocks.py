@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from ldapslam.reports.collect.timeline import NS_PER_S
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.records import ClockSample
 
 #: Two hosts' monotonic clocks, one against the other: 100 parts per million.
@@ -66,15 +66,14 @@ class Clock:
 
 def clocks_of(
     samples: Mapping[str, Sequence[ClockSample]],
-    facts: Mapping[str, Mapping[str, Any]],
+    facts: Mapping[str, AgentFacts],
 ) -> dict[str, Clock]:
     """Return the clocks of the agents that have a sample, by agent."""
     clocks = {}
     for agent, found in sorted(samples.items()):
         if found:
-            known = facts.get(agent, {})
-            told_us = known.get("clock_offset_us")
-            bound_us = known.get("clock_offset_bound_us")
+            known = facts.get(agent, AgentFacts())
+            told_us, bound_us = known.clock_offset_us, known.clock_offset_bound_us
             first_ns = found[0].offset_ns
             told_ns = first_ns if told_us is None else round(told_us * 1000)
             clocks[agent] = clock_of(

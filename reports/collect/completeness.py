@@ -131,8 +131,8 @@ def _due(run: RunRecord, plan: Plan, collected: Collected) -> Sequence[int]:
     if run.state == "finished":
         # where counts ended the run, the plan goes on
         return range(plan.shown + (0 < planned == plan.shown))
-    drained_ns = run.manifest.get("ending", {}).get("drained_ns")
-    if drained_ns is not None:
+    ending = run.manifest.ending
+    if ending is not None and (drained_ns := ending.drained_ns) is not None:
         # what it was told in is cut short
         return range(sum(one.end_ns <= drained_ns for one in plan.intervals))
     in_full = [agent.in_full for agent in collected.agents.values()]

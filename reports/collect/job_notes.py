@@ -8,20 +8,67 @@ what they like.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
-#: As lab/bulk_load/job.py notes them; those of _USAGE may be missing.
-_TEXTS = ("stream", "server", "backend", "method", "place", "file_system")
-_NUMBERS = ("entries", "ldif_bytes", "seconds", "flush_seconds", "database_bytes")
-_USAGE = (
-    "cpu_user_s",
-    "cpu_system_s",
-    "peak_memory_bytes",
-    "read_bytes",
-    "written_bytes",
-)
-_MOST = 1e18
+from pydantic import ConfigDict, ValidationError
+
+from ldapslam.results.facts import AgentFacts, Amount, Count, Facts, Said
+
+N = TypeVar("N", bound="Note")
+
+
+class Note(Facts):
+    """A note of a built-in job type; what else a user's note has is left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    stream: str
+
+
+class Import(Note):
+    """As lab/bulk_load/job.py notes it."""
+
+    agent: str
+    server: str
+    backend: str
+    method: str
+    quick: bool | None = None
+    settings: Said
+    entries: Count
+    ldif_bytes: Count
+    seconds: Amount
+    flush_seconds: Amount
+    database_bytes: Count
+    place: str
+    file_system: str
+    cpu_user_s: Amount | None = None
+    cpu_system_s: Amount | None = None
+    peak_memory_bytes: Count | None = None
+    read_bytes: Count | None = None
+    written_bytes: Count | None = None
+    client_cpu_s: Amount | None = None
+
+    @property
+    def entries_per_s(self) -> float:
+        return self.entries / max(self.seconds, 1e-9)
+
+
+class Probe(Note):
+    """As agent/replication/probe.py notes it."""
+
+    operation: str
+    server: str
+    method: str
+    poll_s: float | None
+
+    @property
+    def is_known(self) -> bool:
+        """Has it a method that this ldapslam knows, with its time?"""
+        has_time = self.poll_s is not None
+        return self.method in _METHODS and has_time == (self.method == _POLL)
+
 
 _POLL = "poll"
 _METHODS = {
@@ -29,54 +76,24 @@ _METHODS = {
     "persistent_search": "persistent search",
     _POLL: "reading every {poll_ms:g} ms",
 }
-_PROBE_TEXTS = ("stream", "operation", "server", "method")
 
 
-def imports_of(facts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The notes of all imports of these agents, as result.json has them."""
-    return [
-        {**note, "agent": agent}
-        for agent, known in facts.items()
-        for note in known.get("notes", {}).get("imports", ())
-        if _is_import(note)
-    ]
+def imports_of(facts: Mapping[str, AgentFacts]) -> list[Import]:
+    """The notes of all imports of these agents."""
+    return list(_notes(facts, "imports", Import))
 
 
-def _is_import(note: Mapping[str, Any]) -> bool:
-    """Whether it is what it says: classes of users note what they like."""
-    return (
-        all(isinstance(note.get(name), str) for name in _TEXTS)
-        and all(_is_number(note.get(name)) for name in _NUMBERS)
-        and all(_is_number(note.get(name, 0)) for name in _USAGE)
-        and isinstance(note.get("quick"), bool | None)
-        and (note.get("client_cpu_s") is None or _is_number(note["client_cpu_s"]))
-        and isinstance(note.get("settings"), dict)
-    )
+def probes_of(facts: Mapping[str, AgentFacts]) -> list[Probe]:
+    """What the probes of these agents noted."""
+    return [note for note in _notes(facts, "probes", Probe) if note.is_known]
 
 
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 <= value < _MOST
-
-
-def probes_of(facts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the probes of these agents noted (agent/replication/probe.py), as
-    result.json has it."""
-    return [
-        {name: note[name] for name in (*_PROBE_TEXTS, "poll_s")}
-        for known in facts.values()
-        for note in known.get("notes", {}).get("probes", ())
-        if _is_probe(note)
-    ]
-
-
-def _is_probe(note: Mapping[str, Any]) -> bool:
-    """Whether it is what it says: classes of users note what they like."""
-    if not all(isinstance(note.get(name), str) for name in _PROBE_TEXTS):
-        return False
-    kind = float if note["method"] == _POLL else type(None)
-    return note["method"] in _METHODS and isinstance(note.get("poll_s", ""), kind)
+def _notes(facts: Mapping[str, AgentFacts], kind: str, shape: type[N]) -> Iterator[N]:
+    for agent, known in facts.items():
+        for note in known.notes.get(kind, ()):
+            # classes of users note what they like
+            with contextlib.suppress(ValidationError):
+                yield shape.parsed({**note, "agent": agent})
 
 
 def method_text(method: str, poll_s: float | None) -> str:

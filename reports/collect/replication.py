@@ -8,10 +8,9 @@ that found servers apart makes it FAIL, with what is apart as the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
+from ldapslam.results.facts import EntryDifference, ReplicationFacts
 from ldapslam.results.records import RunRecord
 
 #: Entries in one reason.
@@ -24,75 +23,56 @@ _MEANING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Replication:
-    """The check of one run that asked for it."""
-
-    #: As directory/replication.py has it; empty when nothing was found out.
-    found: Mapping[str, Any]
-    #: Why it could not be checked, or empty.
-    unchecked: str
-
-    @property
-    def is_checked(self) -> bool:
-        return not self.unchecked
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Why the run is not PASS; empty when all servers hold the same."""
-        if self.unchecked:
-            return ()
-        return (*self._behind(), *self._different())
-
-    def _behind(self) -> list[str]:
-        within = f"within {self.found['within_s']:g} s"
-        return [
-            f"replication of {tree['suffix']} did not converge {within}: "
-            + ", ".join(sorted(tree["behind"]) or ["no server says how far it is"])
-            + (" behind" if tree["behind"] else "")
-            for tree in self.found["trees"]
-            if not tree["converged"]
-        ]
-
-    def _different(self) -> list[str]:
-        content = self.found["content"]
-        if not content or not content["difference_count"]:
-            return []
-        number, named = content["difference_count"], content["differences"][:_NAMED]
-        of_servers: dict[str, list[str]] = {}
-        for one in named:
-            of_servers.setdefault(one["server"], []).append(_meaning(one))
-        found = [f"{uri} {', '.join(what)}" for uri, what in of_servers.items()]
-        if number > len(named):
-            found.append(f"{number - len(named):,} more")
-        what = "1 entry differs" if number == 1 else f"{number:,} entries differ"
-        first = self.found["servers"][0]
-        return [f"replication: {what} from {first} after the load: {'; '.join(found)}"]
-
-    def result(self) -> dict[str, Any]:
-        """For result.json."""
-        if self.unchecked:
-            return {"failure": self.unchecked}
-        return dict(self.found)
-
-
 def replication_of(
     run: RunRecord, observer_failures: Sequence[str]
-) -> Replication | None:
-    """None when the job did not ask for it."""
+) -> ReplicationFacts | None:
+    """None when the job did not ask for it; with a failure where it was not checked."""
     if run.plan.verify is None:
         return None
-    found = run.manifest.get("replication")
-    if not found:
-        return Replication({}, ": ".join(("no monitor checked", *observer_failures)))
-    if failure := found.get("failure"):
-        return Replication({}, str(failure))
-    return Replication(found, "")
+    found = run.manifest.replication
+    if found is None or not found.model_fields_set:
+        why = ": ".join(("no monitor checked", *observer_failures))
+        return ReplicationFacts(failure=why)
+    return found
 
 
-def _meaning(difference: Mapping[str, Any]) -> str:
+def servers_apart(found: ReplicationFacts | None) -> tuple[str, ...]:
+    """Why the run is not PASS; empty when all servers hold the same, as far as that was
+    checked."""
+    if found is None or found.failure:
+        return ()
+    return (*_behind(found), *_different(found))
+
+
+def _behind(found: ReplicationFacts) -> list[str]:
+    within = f"within {found.within_s:g} s"
+    return [
+        f"replication of {tree.suffix} did not converge {within}: "
+        + ", ".join(sorted(tree.behind) or ["no server says how far it is"])
+        + (" behind" if tree.behind else "")
+        for tree in found.trees
+        if not tree.converged
+    ]
+
+
+def _different(found: ReplicationFacts) -> list[str]:
+    content = found.content
+    if content is None or not content.difference_count:
+        return []
+    number, named = content.difference_count, content.differences[:_NAMED]
+    of_servers: dict[str, list[str]] = {}
+    for one in named:
+        of_servers.setdefault(one.server, []).append(_meaning(one))
+    texts = [f"{uri} {', '.join(what)}" for uri, what in of_servers.items()]
+    if number > len(named):
+        texts.append(f"{number - len(named):,} more")
+    what = "1 entry differs" if number == 1 else f"{number:,} entries differ"
+    first = found.first_server
+    return [f"replication: {what} from {first} after the load: {'; '.join(texts)}"]
+
+
+def _meaning(difference: EntryDifference) -> str:
     """One difference in words, without the server."""
-    return _MEANING[difference["difference"]].format(
-        dn=repr(difference["dn"]),
-        attributes=", ".join(difference["attributes"]),
+    return _MEANING[difference.difference].format(
+        dn=repr(difference.dn), attributes=", ".join(difference.attributes)
     )

@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from ldapslam.base.arrays import Floats
 from ldapslam.jobs.fields.thresholds import MonitorReading, ServerThreshold
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 from ldapslam.reports.uncertainty import Estimate
+from ldapslam.results.facts import MonitorFacts
 from ldapslam.results.records import (
     STARTED,
     EventRecord,
@@ -94,7 +95,7 @@ class Stretch(NamedTuple):
 class MonitorSummary:
     agent: str
     name: str
-    facts: Mapping[str, Any]
+    facts: MonitorFacts
     readings: int
     failed: int
     #: The first of the reasons, each once.
@@ -196,9 +197,7 @@ def _read_for(
     reading = threshold.figure
     assert isinstance(reading, MonitorReading), "no other has `for`"
     facts = series.description.facts
-    if facts.get("kind") != reading.monitor or reading.role not in (
-        facts.get("serves") or {}
-    ):
+    if facts.kind != reading.monitor or reading.role not in facts.serves:
         return
     rates = {}
     for column, metric in enumerate(series.description.metrics):

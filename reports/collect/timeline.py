@@ -14,12 +14,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ldapslam.jobs.run_plan import PlannedStream, RunPlan
+from ldapslam.results.facts import AgentFacts
 
 DISPLAY_POINTS = 600
 NS_PER_S = 1_000_000_000
@@ -234,7 +235,7 @@ class Timeline:
         return bytes(map(max, zip(*found.values(), strict=True)))
 
 
-def with_facts(plan: RunPlan, facts: Mapping[str, Mapping[str, Any]]) -> RunPlan:
+def with_facts(plan: RunPlan, facts: Mapping[str, AgentFacts]) -> RunPlan:
     """A run's plan with what its agents found out, by their facts: the requests in the
     log of a replay, which are its count, and the result codes that it, or a Python
     class, expected."""
@@ -244,16 +245,17 @@ def with_facts(plan: RunPlan, facts: Mapping[str, Mapping[str, Any]]) -> RunPlan
 
 
 def _stream_with(
-    stream: PlannedStream, facts: Mapping[str, Mapping[str, Any]]
+    stream: PlannedStream, facts: Mapping[str, AgentFacts]
 ) -> PlannedStream:
     name, count = stream.name, stream.count
     codes: dict[str, set[int]] = {}
-    for of_agent in facts.values():
-        replay = of_agent.get("replays", {}).get(name, {})
-        count = replay.get("count", count)
-        expected = of_agent.get("python_expected_codes", {}).get(name, {})
-        for found in (replay.get("expected_codes", {}), expected):
-            for operation, of_operation in found.items():
+    for known in facts.values():
+        expected = [known.python_expected_codes.get(name, {})]
+        if (replay := known.replays.get(name)) is not None:
+            count = replay.count
+            expected.append(replay.expected_codes)
+        for by_operation in expected:
+            for operation, of_operation in by_operation.items():
                 codes.setdefault(operation, set()).update(of_operation)
     operations = tuple(
         replace(operation, expected_codes=tuple(sorted(codes[operation.name])))

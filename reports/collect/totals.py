@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any
+from typing import Self, TypeVar
 
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.results.histogram import Histogram
@@ -44,7 +44,10 @@ MESSAGES_KEPT = 3
 Messages = Mapping[int, Sequence[str]]
 
 
-def known(choose: Callable[..., Any], one: Any, other: Any) -> Any:
+N = TypeVar("N")
+
+
+def known(choose: Callable[[N, N], N], one: N | None, other: N | None) -> N | None:
     """What is chosen of two values, of which either may be None."""
     if one is None or other is None:
         return other if one is None else one
@@ -73,10 +76,9 @@ _FIRST_STEPS = {
 }
 
 
+@dataclass(slots=True)
 class _Totals:
-    __slots__ = ()
-
-    def add(self: Any, later: Any) -> None:
+    def add(self, later: Self) -> None:
         """Takes what came after."""
         for one in fields(self):
             ours, theirs = getattr(self, one.name), getattr(later, one.name)

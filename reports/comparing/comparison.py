@@ -26,11 +26,11 @@ from ldapslam.reports.comparing.change import (
 )
 from ldapslam.reports.comparing.readings import (
     Metric,
-    Reading,
     Readings,
     keys_of,
     readings_of,
 )
+from ldapslam.reports.figures import Figure
 from ldapslam.reports.many_tests import holm
 from ldapslam.reports.model import Summary
 from ldapslam.reports.uncertainty import Estimate
@@ -190,7 +190,7 @@ def _is_none(change: Change) -> bool:
     return change.is_ratio and 1 - _FINEST < change.low <= change.high < 1 + _FINEST
 
 
-def _needs_value(readings: list[list[Reading | None]]) -> str:
+def _needs_value(readings: list[list[Figure | None]]) -> str:
     for of_side in readings:
         if not of_side:
             return "a valid run on each side"
@@ -202,7 +202,7 @@ def _needs_value(readings: list[list[Reading | None]]) -> str:
     return ""
 
 
-def _value(metric: Metric, readings: Sequence[Reading | None]) -> Value:
+def _value(metric: Metric, readings: Sequence[Figure | None]) -> Value:
     of_runs = tuple(one.value if one else None for one in readings)
     known = np.array([value for value in of_runs if value is not None])
     if len(of_runs) == 1 and readings[0]:
@@ -218,7 +218,7 @@ def _value(metric: Metric, readings: Sequence[Reading | None]) -> Value:
 
 
 def _by_batches(
-    finding: Finding, old: Sequence[Reading], new: Sequence[Reading]
+    finding: Finding, old: Sequence[Figure], new: Sequence[Figure]
 ) -> Finding:
     """By the intervals that the runs have of themselves."""
     needs = next((one.needs for one in (*old, *new) if one.interval is None), "")
@@ -254,7 +254,7 @@ def _within(intervals: Sequence[Estimate], *, is_ratio: bool) -> Estimate:
 
 
 def _by_runs(
-    finding: Finding, before: Sequence[Reading], after: Sequence[Reading]
+    finding: Finding, before: Sequence[Figure], after: Sequence[Figure]
 ) -> Finding:
     old, new = (
         np.array([one.value for one in side], np.float64) for side in (before, after)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import yaml
 
@@ -21,6 +20,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.bulk_imports import made_by
 from ldapslam.reports.typeset import flattened
+from ldapslam.results.facts import Observation, Said, ServerIdentity
 
 #: Instead of a fact that a server did not show, and of those of a server that was not
 #: asked.
@@ -39,7 +39,7 @@ _OF_THE_RUN = frozenset(
     """.split()
 )
 #: Metadata of agents' hosts that affects the statistics.
-_OF_AN_AGENT = ("host", "workers", "realtime", "timer_slack_ns", "stamps")
+_OF_AN_AGENT = ("host", "workers", "realtime", "kernel_stamps")
 
 #: Where a server or a host was, not what it is; and when it was started.
 _PLACE = re.compile(
@@ -142,17 +142,17 @@ def instead_of(name: str, hidden: Mapping[str, str]) -> str | None:
 def unread_of(summary: Summary) -> dict[str, str]:
     """What of each server was not read, and why."""
     manifest = summary.run.manifest
-    observations = manifest.get("observations") or {}
     found = {}
     for place, uri in enumerate(_uris(summary), 1):
-        observed = observations.get(uri)
-        if not observed and manifest.get("lab"):
+        observed = manifest.observations.get(uri)
+        if not observed and manifest.lab:
             continue  # the lab has recorded how it made the server
-        if not observed or "facts" not in observed:
+        if not observed or observed.facts is None:
             why = NOT_READ if observed else NOT_ASKED
             found[f"server {place} · settings"] = why
             continue
-        for area in observed["facts"].get("unreadable", ()):
+        unreadable = observed.facts.get("unreadable")
+        for area in unreadable if isinstance(unreadable, list) else ():
             found[f"server {place} · {area}"] = NOT_READ
     return found
 
@@ -161,7 +161,7 @@ def _facts(summary: Summary, without_places: bool) -> Iterator[tuple[str, str]]:
     if not without_places:
         yield from _all_facts(summary)
         return
-    overrides = summary.run.manifest.get("overrides", ())
+    overrides = summary.run.manifest.overrides
     found = _effective(summary.run.job_text, overrides) | dict(_beside_the_job(summary))
     for name, text in found.items():
         if not _PLACE.fullmatch(name):
@@ -195,8 +195,8 @@ def _all_facts(summary: Summary) -> Iterator[tuple[str, str]]:
     job = yaml.safe_load(summary.run.job_text)
     if isinstance(job, Mapping):
         yield from flattened({_JOB: job})
-    changes = summary.run.manifest.get("overrides")
-    yield from flattened({_CHANGES: changes} if changes else {})
+    changes = summary.run.manifest.overrides
+    yield from flattened({_CHANGES: list(changes)} if changes else {})
     yield from _beside_the_job(summary)
 
 
@@ -209,15 +209,15 @@ def _beside_the_job(summary: Summary) -> Iterator[tuple[str, str]]:
     for place, uri in enumerate(_uris(summary), 1):
         yield from flattened({f"server {place}": _of_server(summary, uri)})
     for place, agent in enumerate(summary.agents, 1):
-        known = {key: agent.facts[key] for key in _OF_AN_AGENT if key in agent.facts}
+        facts = agent.facts.document()
+        known = {key: facts[key] for key in _OF_AN_AGENT if key in facts}
         yield from flattened({f"agent {place}": known})
 
 
 def _uris(summary: Summary) -> list[str]:
     """The servers in the order in which the job has them."""
     manifest = summary.run.manifest
-    observations = manifest.get("observations") or {}
-    known = manifest.get("servers") or {}
+    observations, known = manifest.observations, manifest.servers
     order = dict.fromkeys(
         uri for stream in summary.run.plan.streams for uri in stream.uris
     )
@@ -225,14 +225,12 @@ def _uris(summary: Summary) -> list[str]:
     return uris + [uri for uri in observations if uri not in order]
 
 
-def _of_server(summary: Summary, uri: str) -> dict[str, Any]:
+def _of_server(summary: Summary, uri: str) -> Said:
     """Return the facts that a server reports, without empty values."""
     manifest = summary.run.manifest
-    known = (manifest.get("servers") or {}).get(uri, {})
-    observed = (manifest.get("observations") or {}).get(uri, {}).get("facts", {})
-    facts: dict[str, Any] = {
-        key: known[key] for key in known if key != "addresses"
-    } | observed
+    facts = manifest.servers.get(uri, ServerIdentity()).document()
+    facts.pop("addresses", None)
+    facts |= manifest.observations.get(uri, Observation()).facts or {}
     if facts.pop("unreadable", None):
         return {key: value for key, value in facts.items() if value}
     return facts

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import typst
 
@@ -61,7 +60,7 @@ def _date(at_utc: str) -> dict[str, int]:
     return {name: getattr(at, name) for name in names}
 
 
-def _data(document: Document) -> dict[str, Any]:
+def _data(document: Document) -> dict[str, object]:
     sections = [
         {
             "title": section.title,
@@ -78,7 +77,7 @@ def _data(document: Document) -> dict[str, Any]:
     }
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block(block: Block) -> dict[str, object]:
     data = {"kind": block.kind, **asdict(block)}
     if isinstance(block, Table):
         data["name"] = block.name.partition("-")[0]

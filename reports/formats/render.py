@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a run's reports into a folder, in the formats asked for.
 
-The charts are drawn once for HTML and PDF. A file is written under another
-name and renamed, so that a reader never sees half of it.
+The charts are drawn once for HTML and PDF, which are written last and at the same time.
+A file is written under another name and renamed, so that a reader never sees half of
+it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import TextIO
@@ -25,7 +27,7 @@ from ldapslam.results.columns import windows
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.store import Store
 
-#: Format -> file name, in the order in which they are written.
+#: Format -> file name, in the order in which they are named.
 FILES = {
     "html": "report.html",
     "pdf": "report.pdf",
@@ -34,6 +36,9 @@ FILES = {
     "csv": "intervals.csv",
     "hlog": "histograms.hlog",
 }
+
+#: The formats with charts.
+_DRAWN = ("html", "pdf")
 
 #: Beside intervals.csv, of a run with monitors.
 MONITORS_FILE = "monitors.csv"
@@ -53,21 +58,27 @@ def render(
         raise ReportError(
             f"unknown report format {min(unknown)!r}", hint=f"known: {', '.join(FILES)}"
         )
-    writers = _writers(summary, store)
-    out.mkdir(parents=True, exist_ok=True)
-    files = {
-        file_name: writers[name] for name, file_name in FILES.items() if name in wanted
-    }
+    files = {name: out / file for name, file in FILES.items() if name in wanted}
     if "csv" in wanted and summary.monitors:
-        files[MONITORS_FILE] = writers["monitors"]
-    paths = []
-    for file_name, write in files.items():
-        path = out / file_name
-        unfinished = part_of(path)
-        write(unfinished)
-        os.replace(unfinished, path)
-        paths.append(path)
-    return paths
+        files["monitors"] = out / MONITORS_FILE
+    out.mkdir(parents=True, exist_ok=True)
+    writers = _writers(summary, store)
+
+    def write(name: str) -> None:
+        unfinished = part_of(files[name])
+        try:
+            writers[name](unfinished)
+            os.replace(unfinished, files[name])
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    for name in files.keys() - _DRAWN:
+        write(name)
+    if drawn := files.keys() & _DRAWN:
+        writers["charts"](out)  # once, before two threads need them
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(write, drawn))
+    return list(files.values())
 
 
 def result_json(summary: Summary) -> str:
@@ -98,6 +109,7 @@ def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], objec
         path.write_bytes(render_pdf(content, drawn(), date_utc=started_utc))
 
     return {
+        "charts": lambda _: drawn(),
         "html": html,
         "pdf": pdf,
         "text": lambda path: path.write_text(render_text(content), "utf-8"),

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.results.facts import AgentFacts
 
 #: Mean busy share in the measure phase from which on queues for a CPU are long.
 _BUSY = 0.8
@@ -43,25 +43,20 @@ def _hosts(evidence: Evidence) -> dict[str, _Host]:
     """By boot id, or by the agent's or monitor's name where that is not known."""
     hosts: dict[str, _Host] = {}
     for name, totals in sorted(evidence.collected.agents.items()):
-        facts = evidence.facts.get(name, {})
-        host = hosts.setdefault(_boot_of(facts.get("host"), name), _Host())
+        facts = evidence.facts.get(name, AgentFacts())
+        host = hosts.setdefault(str(facts.host.get("boot_id") or name), _Host())
         host.agents.append(name)
-        host.has_server |= bool(facts.get("shares_host_with_target"))
+        host.has_server |= facts.shares_host_with_target
         if totals.cpu_utilisation_wall_ns:
             share = totals.cpu_utilisation_ns / totals.cpu_utilisation_wall_ns
             host.busy_share = max(host.busy_share, share)
     for one in evidence.monitors:
         busy_s, every_s = cpu_seconds(one.means)
-        if one.facts.get("kind") != "host" or not every_s:
+        if one.facts.kind != "host" or not every_s:
             continue
-        host = hosts.setdefault(_boot_of(one.facts, one.name), _Host())
+        host = hosts.setdefault(one.facts.boot_id or one.name, _Host())
         host.has_server = True
-        served = (one.facts.get("serves") or {}).values()
+        served = one.facts.serves.values()
         host.servers += dict.fromkeys(uri for uris in served for uri in uris)
         host.busy_share = max(host.busy_share, busy_s / every_s)
     return hosts
-
-
-def _boot_of(facts: Any, otherwise: str) -> str:
-    known = facts.get("boot_id") if isinstance(facts, dict) else None
-    return str(known or otherwise)

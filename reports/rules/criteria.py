@@ -19,7 +19,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ldapslam.jobs.fields.thresholds import (
     DEFAULT_THRESHOLDS,
@@ -28,8 +27,6 @@ from ldapslam.jobs.fields.thresholds import (
     Criterion,
     ServerThreshold,
     Threshold,
-    figure,
-    matching,
     parse_criterion,
     samples_needed,
 )
@@ -37,6 +34,7 @@ from ldapslam.reports.collect.telemetry import Stretch
 from ldapslam.reports.collect.timeline import NS_PER_S, IntervalState
 from ldapslam.reports.collect.totals import OperationTotals, ServerTotals
 from ldapslam.reports.distribution import us_of
+from ldapslam.reports.figures import Figure, matching
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import (
     LONGER,
@@ -78,19 +76,17 @@ class ThresholdResult:
 def judge_thresholds(
     expressions: Sequence[str],
     evidence: Evidence,
-    statistics: Mapping[str, Any],
+    figures: Sequence[Figure],
     *,
     blamed: frozenset[str],
 ) -> tuple[ThresholdResult, ...]:
-    """Judge the job's thresholds and the default thresholds; `blamed`: rules about the
-    generator that fail."""
+    """Judge the job's thresholds and the default thresholds by the figures of the run;
+    `blamed`: rules about the generator that fail."""
     own = [parse_criterion(text) for text in expressions]
     results = [
         _judge_servers(one, evidence, blamed)
         if isinstance(one, ServerThreshold)
-        else _judge(
-            one, list(matching(one, statistics)), evidence, blamed, is_default=False
-        )
+        else _judge(one, matching(one, figures), evidence, blamed, is_default=False)
         for one in own
     ]
     # what is dropped is of no server, and a time is not the phase
@@ -106,16 +102,16 @@ def judge_thresholds(
             for each in plain
             if (each.metric, each.statistic) == (one.metric, one.statistic)
         ]
-        places = [
-            place
-            for place in matching(one, statistics)
-            if not any(each.matches(place[0], place[1]) for each in others)
-            and figure(one, place[2]) is not None
+        judged = [
+            figure
+            for figure in matching(one, figures)
+            if not any(each.matches(*figure.place) for each in others)
+            and figure.value is not None
             # what a log has searched for in vain may be missing here, too
-            and not (one.metric == "empty" and evidence.is_replay(place[0]))
+            and not (one.metric == "empty" and evidence.is_replay(figure.stream))
         ]
-        if places:
-            results.append(_judge(one, places, evidence, blamed, is_default=True))
+        if judged:
+            results.append(_judge(one, judged, evidence, blamed, is_default=True))
     return tuple(results)
 
 
@@ -126,23 +122,22 @@ _RANK = {Outcome.MET: 0, Outcome.UNCERTAIN: 1, Outcome.MISSED: 2}
 
 def _judge(
     threshold: Threshold,
-    places: Sequence[tuple[str, str, Mapping[str, Any]]],
+    figures: Sequence[Figure],
     evidence: Evidence,
     blamed: frozenset[str],
     *,
     is_default: bool,
 ) -> ThresholdResult:
     found: dict[str, Judged] = {}
-    for stream, operation, statistics in places:
-        of = stream if operation == "*" else f"{stream}.{operation}"
-        key = stream, operation
+    for figure in figures:
+        of = figure.stream if figure.operation == "*" else ".".join(figure.place)
         if threshold.hold_ns:
-            found[of] = _judge_hold(threshold, key, evidence, blamed)
+            found[of] = _judge_hold(threshold, figure.place, evidence, blamed)
         elif threshold.per:
-            for part, judged in _by_part(threshold, key, statistics, evidence, blamed):
+            for part, judged in _by_part(threshold, figure, evidence, blamed):
                 found[f"{of} at {part}" if part else of] = judged
         else:
-            found[of] = _judge_one(threshold, key, statistics, evidence, blamed)
+            found[of] = _judge_one(threshold, figure, evidence, blamed)
     if not found:
         nothing = Judged(Outcome.MISSED, None, "no data", "", "nothing matches it")
         return _result(threshold, nothing, "", is_default)
@@ -176,16 +171,16 @@ def _worst(found: Mapping[str, Judged], *, is_upper: bool) -> str:
 
 def _by_part(
     threshold: Threshold,
-    key: tuple[str, str],
-    statistics: Mapping[str, Any],
+    figure: Figure,
     evidence: Evidence,
     blamed: frozenset[str],
 ) -> Iterator[tuple[str, Judged]]:
     """Server or agent, and its part of an operation; the whole where it has one."""
+    key = figure.place
     whole = evidence.collected.operations[key]
     parts = dict(_parts(threshold.per, key, whole, evidence))
     if len(parts) < 2:
-        yield "", _judge_one(threshold, key, statistics, evidence, blamed)
+        yield "", _judge_one(threshold, figure, evidence, blamed)
         return
     requests = sum(one.measured["sent"] for one in parts.values())
     window_s = evidence.window_of(key[0]).measure_s
@@ -410,15 +405,14 @@ def _limit_of(threshold: Criterion) -> float:
 
 def _judge_one(
     threshold: Threshold,
-    key: tuple[str, str],
-    statistics: Mapping[str, Any],
+    figure: Figure,
     evidence: Evidence,
     blamed: frozenset[str],
 ) -> Judged:
-    value = figure(threshold, statistics)
-    totals = evidence.collected.operations.get(key)
+    value = figure.value
+    totals = evidence.collected.operations.get(figure.place)
     if totals is not None:
-        one = OperationRange(threshold, key, totals, evidence, blamed)
+        one = OperationRange(threshold, figure.place, totals, evidence, blamed)
         if threshold.metric in ("throughput", "goodput"):
             return one.rate(value)
         if threshold.metric in SHARES:
@@ -429,17 +423,17 @@ def _judge_one(
             if threshold.statistic == "mean" and threshold.metric == "response_time":
                 return one.mean(value)
     if value is None:
-        if few := _too_few(threshold, statistics):
-            return Judged(Outcome.UNCERTAIN, None, "n/a", "", few, LONGER)
-        detail = _why_none(threshold, statistics)
+        if figure.is_too_small:
+            return Judged(Outcome.UNCERTAIN, None, "n/a", "", _too_few(figure), LONGER)
+        detail = _why_none(figure)
         shown = "n/a" if detail else threshold.format(None)
         return Judged(Outcome.MISSED, None, shown, "", detail)
     outcome = Outcome.MET if threshold.holds(value) else Outcome.MISSED
     known = Judged(outcome, value, threshold.format(value), "")
     if threshold.metric == "outage":
-        return _judge_outage(threshold, known, evidence, key[0])
+        return _judge_outage(threshold, known, evidence, figure.stream)
     if threshold.metric == "unsent" and outcome is Outcome.MISSED:
-        return _judge_unsent(threshold, known, evidence, key[0], blamed)
+        return _judge_unsent(threshold, known, evidence, figure.stream, blamed)
     return known
 
 
@@ -487,22 +481,13 @@ def _judge_unsent(
     return known._replace(detail=detail)
 
 
-def _too_few(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
+def _too_few(figure: Figure) -> str:
     """Return why the values are too few for the percentile."""
-    times = statistics.get(f"{threshold.metric}_us") or {}
-    counted = times.get("count", 0)
-    if threshold.statistic not in PERCENTILES or not counted or times["unanswered"]:
-        return ""
-    needed = samples_needed(PERCENTILES[threshold.statistic])
-    if counted >= needed:
-        return ""
-    return f"{threshold.statistic} needs {needed:,} values, there are {counted:,}"
+    needed = samples_needed(PERCENTILES[figure.statistic or ""])
+    return f"{figure.statistic} needs {needed:,} values, there are {figure.sample:,}"
 
 
-def _why_none(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
-    times = statistics.get(f"{threshold.metric}_us") or {}
-    if number := times.get("unanswered"):
-        return f"{number:,} requests had no response"
-    if threshold.metric == "elapsed":
-        return "the stream did not reach its count"
-    return ""
+def _why_none(figure: Figure) -> str:
+    if figure.unanswered:
+        return f"{figure.unanswered:,} requests had no response"
+    return "the stream did not reach its count" if figure.metric == "elapsed" else ""

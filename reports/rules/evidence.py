@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
 
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream
@@ -25,7 +24,7 @@ from ldapslam.reports.collect.completeness import (
     completeness,
     losses_of,
 )
-from ldapslam.reports.collect.replication import Replication, replication_of
+from ldapslam.reports.collect.replication import replication_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
@@ -40,20 +39,11 @@ from ldapslam.reports.rules.reconciliation import (
     reconcile,
     sent_requests,
 )
+from ldapslam.reports.streams import Outage, Window
+from ldapslam.results.facts import AgentFacts, ReplicationFacts
 from ldapslam.results.records import EventRecord, RunRecord
 
 _OF_MONITORS = ("observer_failed", "observer_overdue")
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One stream's part of the measure phase."""
-
-    #: Length of it; None when the stream was not at work in the measure phase.
-    measure_s: float | None
-    #: From the stream's start to its last response, whatever the phase; None without
-    #: one, and of a stream that did not reach its count.
-    elapsed_s: float | None
 
 
 def window_of(
@@ -106,19 +96,6 @@ def measured_s(
     return (end_ns - start_ns) / NS_PER_S if end_ns > start_ns else None
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """When a stream could not work: in the measure phase, as exactly as its intervals
-    tell."""
-
-    longest_s: float = 0.0
-    total_s: float = 0.0
-    #: As a share of the time that the stream was at work.
-    share: float = 0.0
-    #: What it was, for people; empty without one.
-    text: str = ""
-
-
 #: Share of an interval without connections from which on it belongs to an outage.
 _OUT = 0.3
 #: Arrivals that wait at an instant, by chance: more than 44 do in 1 % of those at which
@@ -141,7 +118,7 @@ class Evidence:
     validity: Validity
     collected: Collected
     #: Agent -> its facts.
-    facts: Mapping[str, Mapping[str, Any]]
+    facts: Mapping[str, AgentFacts]
     #: Agent -> its clock over the run, if it was sampled.
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     #: What was read of servers and hosts.
@@ -157,7 +134,7 @@ class Evidence:
     def has_realtime(self) -> bool:
         """Have all agents real-time priority? Then they do not lack CAP_SYS_NICE."""
         agents = self.facts.values()
-        return bool(agents) and all(one.get("realtime") is True for one in agents)
+        return bool(agents) and all(one.realtime for one in agents)
 
     def sessions_of(self, stream: str) -> int:
         """Begun, or dropped; each page of a paged search counts like a session, and so
@@ -451,7 +428,7 @@ class Evidence:
         return reconcile(self.run, sent, self.collected)
 
     @cached_property
-    def replication(self) -> Replication | None:
+    def replication(self) -> ReplicationFacts | None:
         """What the job asked to be checked after the load."""
         return replication_of(self.run, self.observer_failures)
 

@@ -29,13 +29,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlsplit
 
 from ldapslam.base.uri import DEFAULT_PORTS, canonical_host
-from ldapslam.jobs.model import PYTHON_KIND
+from ldapslam.jobs.fields.thresholds import PYTHON_KIND
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.totals import Collected, OperationTotals, unanswered
+from ldapslam.results.facts import Observation
 from ldapslam.results.records import RunRecord
 
 #: Group -> kind of operation -> requests sent.
@@ -62,7 +62,7 @@ def sent_requests(run: RunRecord, collected: Collected) -> SentRequests:
     by_uri = {
         uri: groups[name] for name, stream in streams.items() for uri in stream.uris
     }
-    for uri, asked in (run.manifest.get("control_operations") or {}).items():
+    for uri, asked in run.manifest.control_operations.items():
         sent[by_uri.get(uri, uri)].update(asked)
     return {
         group: {kind: by_kind[kind] for kind in sorted(by_kind) if by_kind[kind]}
@@ -145,7 +145,7 @@ def reconcile(
 ) -> dict[str, Reconciliation]:
     """Group -> its requests, for all groups of a run that watched its servers; the
     name of several that belong together is 'A + B'."""
-    observations: Mapping[str, Any] = run.manifest.get("observations") or {}
+    observations = run.manifest.observations
     if not observations:
         return {}
     servers = _servers(run, sent, observations)
@@ -169,14 +169,15 @@ def unread(
 
     A server of a kind that has no counts is none of them, unless there is a limit.
     """
-    observations: Mapping[str, Any] = run.manifest.get("observations") or {}
+    observations = run.manifest.observations
     asked = [*run.plan.counted, *(observations if has_limit else ())]
     if has_limit and not asked:
         return ["no server was watched", *observer_failures]
     reasons = []
     for uri in dict.fromkeys(asked):
         reason = _why_unread(uri, observations)
-        has_counts = (observations.get(uri) or {}).get("kind") != _WITHOUT_COUNTS
+        kind = observations.get(uri, Observation()).kind
+        has_counts = kind != _WITHOUT_COUNTS
         if reason and (has_limit or has_counts):
             reasons.append(reason if uri in reason else f"{uri}: {reason}")
     return [*reasons, *observer_failures] if reasons else []
@@ -184,12 +185,12 @@ def unread(
 
 def restarted(run: RunRecord) -> list[str]:
     """URIs of servers that were restarted between the readings."""
-    observations: Mapping[str, Any] = run.manifest.get("observations") or {}
+    observations = run.manifest.observations
     return [uri for uri, one in observations.items() if _has_restarted(one)]
 
 
 def _servers(
-    run: RunRecord, sent: SentRequests, observations: Mapping[str, Any]
+    run: RunRecord, sent: SentRequests, observations: Mapping[str, Observation]
 ) -> dict[str, tuple[str, ...]]:
     """Group -> URIs; a watched server that was sent no load has its own."""
     streams = run.plan.by_stream
@@ -218,7 +219,7 @@ def _reconciliation(
     uris: Sequence[str],
     names: Sequence[str],
     sent: SentRequests,
-    observations: Mapping[str, Any],
+    observations: Mapping[str, Observation],
     of_groups: Mapping[str, Counter[str]],
 ) -> Reconciliation:
     """`of_groups`: group -> kind -> requests without a response."""
@@ -229,7 +230,7 @@ def _reconciliation(
         lost.update(of_groups.get(name, {}))
     control: Counter[str] = Counter()
     for uri in uris:
-        control.update(observations.get(uri, {}).get("control_operations") or {})
+        control.update(observations.get(uri, Observation()).control_operations)
     unknown = _why_unknown(uris, observations)
     rises = [] if unknown else [_rise(observations[uri]) for uri in uris]
     counted = {
@@ -268,7 +269,7 @@ def _with_replicated(group: Reconciliation, sent: int) -> Reconciliation:
     )
 
 
-def _why_unknown(uris: Sequence[str], observations: Mapping[str, Any]) -> str:
+def _why_unknown(uris: Sequence[str], observations: Mapping[str, Observation]) -> str:
     for uri in uris:
         if reason := _why_unread(uri, observations):
             return reason
@@ -277,39 +278,30 @@ def _why_unknown(uris: Sequence[str], observations: Mapping[str, Any]) -> str:
     return ""
 
 
-def _why_unread(uri: str, observations: Mapping[str, Any]) -> str:
+def _why_unread(uri: str, observations: Mapping[str, Observation]) -> str:
     one = observations.get(uri)
     if one is None:
         return f"no monitor read what {uri} counts"
-    if failure := one.get("failure"):
-        return str(failure)
-    if not all(_operations(one, when) for when in ("before", "after")):
+    if one.failure:
+        return one.failure
+    if not (one.before.known_operations and one.after.known_operations):
         return f"{uri} gave no counts"
     return ""
 
 
-def _rise(observation: Mapping[str, Any]) -> dict[str, int | None]:
-    before = _operations(observation, "before")
-    after = _operations(observation, "after")
+def _rise(observation: Observation) -> dict[str, int | None]:
+    before = observation.before.known_operations
     return {
-        kind: None if now is None or before.get(kind) is None else now - before[kind]
-        for kind, now in after.items()
+        kind: None if now is None or (then := before.get(kind)) is None else now - then
+        for kind, now in observation.after.known_operations.items()
     }
 
 
-def _has_restarted(observation: Mapping[str, Any]) -> bool:
-    starts = [
-        (observation.get(when) or {}).get("started") for when in ("before", "after")
-    ]
-    if None not in starts and starts[0] != starts[1]:
+def _has_restarted(observation: Observation) -> bool:
+    starts = {observation.before.started, observation.after.started}
+    if len(starts) > 1 and None not in starts:
         return True
     return any((rise or 0) < 0 for rise in _rise(observation).values())
-
-
-def _operations(observation: Mapping[str, Any], when: str) -> Mapping[str, Any]:
-    """Empty where nothing was read."""
-    operations = (observation.get(when) or {}).get("operations") or {}
-    return operations if any(one is not None for one in operations.values()) else {}
 
 
 def _unanswered(run: RunRecord, collected: Collected) -> dict[str, Counter[str]]:
@@ -331,23 +323,19 @@ def _unanswered(run: RunRecord, collected: Collected) -> dict[str, Counter[str]]
 WRITES = ("add", "delete", "modify", "modify_dn")
 
 
-def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
+def sent_to(observations: Mapping[str, Observation]) -> Counter[str]:
     """URI -> changes that were sent to it between the readings of its suppliers; those
     to a place that several servers may be are left out."""
     sent: Counter[str] = Counter()
     for observation in observations.values():
-        before, after = (
-            (observation.get(when) or {}).get("sent") or {}
-            for when in ("before", "after")
-        )
-        for place, total in after.items():
+        for place, total in observation.after.sent.items():
             known = [
                 uri
                 for uri, one in observations.items()
                 if _canonical(place) in _places(uri, one)
             ]
             if len(known) == 1:
-                sent[known[0]] += total - before.get(place, 0)
+                sent[known[0]] += total - observation.before.sent.get(place, 0)
     return sent
 
 
@@ -358,14 +346,15 @@ def explained(surplus: Mapping[str, int | None], sent: int) -> dict[str, int]:
     return known if is_whole and min(known.values(), default=0) >= 0 else {}
 
 
-def _places(uri: str, observation: Mapping[str, Any]) -> set[tuple[str, str]]:
+def _places(uri: str, observation: Observation) -> set[tuple[str, str]]:
     """Hosts and ports by which an agreement may know the server: as the job has them,
     and by its own name and ports. These go with the job's host when its port is one of
     them: the address of a relay or a container has others behind it."""
     parts = urlsplit(uri)
     host = parts.hostname or ""
     port = str(parts.port or DEFAULT_PORTS.get(parts.scheme))
-    settings = (observation.get("facts") or {}).get("settings") or {}
+    said = (observation.facts or {}).get("settings")
+    settings = said if isinstance(said, dict) else {}
     own_ports = [str(settings.get("nsslapd-port", ""))]
     if str(settings.get("nsslapd-security", "")).lower() == "on":
         own_ports.append(str(settings.get("nsslapd-securePort", "")))

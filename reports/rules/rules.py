@@ -35,6 +35,7 @@ from ldapslam.reports.collect.totals import (
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.reconciliation import restarted, unread
 from ldapslam.reports.rules.steady import steady_findings
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Histogram
 
 NOT_APPLICABLE = "nothing to check"
@@ -127,13 +128,12 @@ def _listed(items: Sequence[str], limit: int = 4) -> str:
 
 def _extreme(
     values: Mapping[str, float],
-    choose: Callable[..., str],
     show: Callable[[float], str],
 ) -> tuple[float | None, str]:
-    """The worst value, and it with its owner as text."""
+    """The highest value, and it with its owner as text."""
     if not values:
         return None, NOT_APPLICABLE
-    name = choose(values, key=values.__getitem__)
+    name = max(values, key=values.__getitem__)
     return values[name], f"{show(values[name])} ({name})"
 
 
@@ -352,12 +352,12 @@ def _generator_disturbed(evidence: Evidence) -> Finding:
     shares = {
         name: one.disturbed_ns[DISTURBED] / one.wall_ns for name, one in agents.items()
     }
-    highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
+    highest, observed = _extreme(shares, lambda share: f"{share:.1%} of intervals")
     remedy = ""
     if highest:
         which = max(shares, key=shares.__getitem__)
         worst = agents[which]
-        if evidence.facts.get(which, {}).get("shares_host_with_target"):
+        if evidence.facts.get(which, AgentFacts()).shares_host_with_target:
             remedy = _SHARED_HOST
         causes = [
             f"{name} in {worst.disturbed_ns[name] / worst.wall_ns:.1%}"
@@ -388,7 +388,7 @@ def _loop_share(evidence: Evidence) -> Finding:
         for name, stream in evidence.streams.items()
         if stream.model == "closed"
     }
-    highest, observed = _extreme(shares, max, _percent)
+    highest, observed = _extreme(shares, _percent)
     passed = highest is None or highest <= limit
     return Finding(f"≤ {_percent(limit)} of their time", observed, passed)
 
@@ -404,12 +404,12 @@ def _clock_offset(evidence: Evidence) -> Finding:
         evidence.validity.clock_offset_ns, evidence.plan.interval_s * NS_PER_S / 100
     )
     bounds = {
-        agent: (facts["clock_offset_bound_us"] + _drift_us(evidence, agent)) * 1e3
+        agent: (bound_us + _drift_us(evidence, agent)) * 1e3
         for agent, facts in evidence.facts.items()
-        if facts.get("clock_offset_bound_us") is not None
+        if (bound_us := facts.clock_offset_bound_us) is not None
     }
     unknown = [name for name in evidence.run.agents if name not in bounds]
-    highest, observed = _extreme(bounds, max, lambda bound_ns: f"±{_ms(bound_ns)}")
+    highest, observed = _extreme(bounds, lambda bound_ns: f"±{_ms(bound_ns)}")
     passed = not unknown and (highest is None or highest <= limit_ns)
     limit, problem = f"within ±{_ms(limit_ns)}", ""
     if unknown:
@@ -419,7 +419,7 @@ def _clock_offset(evidence: Evidence) -> Finding:
         deviations = {
             agent: clock.largest.at_most_ns for agent, clock in evidence.clocks.items()
         }
-        largest, later = _extreme(deviations, max, _ms)
+        largest, later = _extreme(deviations, _ms)
         limit += f" at the start, {_ms(furthest_ns)} apart later"
         observed += f" at the start, {later} later"
         passed &= largest is None or largest <= furthest_ns
@@ -432,7 +432,7 @@ def _drift_us(evidence: Evidence, agent: str) -> float:
     of it."""
     if agent in evidence.clocks:
         return 0.0
-    return float(evidence.facts[agent].get("clock_drift_us", 0))
+    return evidence.facts[agent].clock_drift_us
 
 
 @_rule(
@@ -446,7 +446,7 @@ def _clock_step(evidence: Evidence) -> Finding:
         for agent, totals in evidence.collected.agents.items()
         if totals.seen
     }
-    highest, observed = _extreme(steps, max, _ms)
+    highest, observed = _extreme(steps, _ms)
     passed = highest is None or highest <= CLOCK_STEP_LIMIT_NS
     return Finding(f"≤ {_ms(CLOCK_STEP_LIMIT_NS)}", observed, passed)
 
@@ -458,7 +458,7 @@ def _clock_step(evidence: Evidence) -> Finding:
 )
 def _histogram_overflow(evidence: Evidence) -> Finding:
     # the times of imports are kept one by one as well
-    imports = {(one["stream"], IMPORT_OPERATION) for one in imports_of(evidence.facts)}
+    imports = {(one.stream, IMPORT_OPERATION) for one in imports_of(evidence.facts)}
     over = [
         f"{totals.overflow:,} of {'.'.join(key)}"
         for key, totals in evidence.collected.operations.items()
@@ -569,8 +569,8 @@ def _replication_checked(evidence: Evidence) -> Finding:
     replication = evidence.replication
     if replication is None:
         return Finding("checked", NOT_APPLICABLE, passed=True)
-    observed = replication.unchecked or "checked"
-    return Finding("checked", observed, replication.is_checked)
+    observed = replication.failure or "checked"
+    return Finding("checked", observed, not replication.failure)
 
 
 @_rule(

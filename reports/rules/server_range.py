@@ -63,7 +63,7 @@ def with_cpu_per_operation(evidence: Evidence) -> Evidence:
 def _cpu_per_operation_us(
     monitor: MonitorSummary, evidence: Evidence
 ) -> Estimate | None:
-    if monitor.facts.get("kind") not in ("host", "process"):
+    if monitor.facts.kind not in ("host", "process"):
         return None
     busy_s, every_s = cpu_seconds(monitor.means)
     per_s = _operations_per_s(_servers_of(monitor, evidence), evidence)
@@ -131,7 +131,7 @@ def judge_servers(
 
 def servers_of_role(role: str, evidence: Evidence) -> list[str]:
     """Return the URIs of a role that monitors read."""
-    serves = (one.facts.get("serves") or {} for one in evidence.monitors)
+    serves = (one.facts.serves for one in evidence.monitors)
     return list(dict.fromkeys(uri for roles in serves for uri in roles.get(role, ())))
 
 
@@ -187,12 +187,12 @@ def _estimate(threshold: ServerThreshold, server: str, evidence: Evidence) -> Es
 
 def _convergence(evidence: Evidence) -> Estimate:
     checked = evidence.replication
-    if checked is None or checked.unchecked:
+    if checked is None or checked.failure:
         raise _Unknown("replication was not checked")
-    after_s = checked.found["after_s"]
+    after_s = checked.after_s
     if after_s is None:
         # it took at least as long as was waited
-        within_s = float(checked.found["within_s"])
+        within_s = checked.within_s
         return Estimate(within_s, within_s, math.inf)
     return Estimate(after_s, after_s, after_s)
 
@@ -264,9 +264,8 @@ def _mean_interval(one: MetricSummary, evidence: Evidence) -> Estimate | None:
 def _servers_of(monitor: MonitorSummary, evidence: Evidence) -> set[str]:
     """Return the servers that a monitor's CPU time is spent for; those of a host are
     all servers of the run on it."""
-    serves = monitor.facts.get("serves") or {}
-    servers = {uri for uris in serves.values() for uri in uris}
-    if monitor.facts.get("kind") == "host":
+    servers = {uri for uris in monitor.facts.serves.values() for uri in uris}
+    if monitor.facts.kind == "host":
         hosts = {host_of(uri) for uri in servers}
         planned = (uri for one in evidence.run.plan.streams for uri in one.uris)
         servers |= {uri for uri in planned if host_of(uri) in hosts}
@@ -301,8 +300,8 @@ def _monitors_of(
     monitors = [
         one
         for one in evidence.monitors
-        if one.facts.get("kind") == reading.monitor
-        and uri in (one.facts.get("serves") or {}).get(reading.role, ())
+        if one.facts.kind == reading.monitor
+        and uri in one.facts.serves.get(reading.role, ())
     ]
     if not monitors:
         raise _Unknown(f"nothing was read of the {reading.monitor} of {reading.role}")

@@ -19,6 +19,7 @@ from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import RULES, Cause, Rule
 from ldapslam.reports.rules.steady import steady_findings
+from ldapslam.results.facts import AgentFacts, CleanUp
 from ldapslam.results.histogram import Histogram
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
@@ -129,7 +130,7 @@ def _notes_of_the_run(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     if evidence.completeness.is_live:
         yield f"the run is not over ({run.state}): the report shows what had arrived"
-    if adopted := run.manifest.get("adopted"):
+    if adopted := run.manifest.adopted:
         times = "once" if len(adopted) == 1 else f"{len(adopted)} times"
         yield (
             f"the coordinator was restarted {times} during the run and resumed it; see "
@@ -152,7 +153,7 @@ def _notes_of_agents(evidence: Evidence) -> Iterator[str]:
         named = [
             agent
             for agent, facts in sorted(evidence.facts.items())
-            if facts.get(fact) is value
+            if getattr(facts, fact) is value
         ]
         if named:
             yield f"agent{'s' * (len(named) > 1)} {', '.join(named)}: {text}"
@@ -211,12 +212,12 @@ def _notes_of_sessions(evidence: Evidence) -> Iterator[str]:
 
 def _notes_of_replays(evidence: Evidence) -> Iterator[str]:
     """Yield the requests of logs that were not sent. Every agent reads all logs."""
-    facts = next(iter(evidence.facts.values()), {})
-    for name, replay in facts.get("replays", {}).items():
-        for one in replay["skipped"]:
+    facts = next(iter(evidence.facts.values()), AgentFacts())
+    for name, replay in facts.replays.items():
+        for one in replay.skipped:
             yield (
-                f"stream {name}: of its log, {one['count']:,} {one['operation']} "
-                f"requests were not replayed: {one['reason']}"
+                f"stream {name}: of its log, {one.count:,} {one.operation} requests "
+                f"were not replayed: {one.reason}"
             )
 
 
@@ -241,12 +242,12 @@ def _notes_of_reconciliation(evidence: Evidence) -> Iterator[str]:
 def _notes_of_clean_up(evidence: Evidence) -> Iterator[str]:
     """Yield the agents that left entries in the directory."""
     for agent, facts in sorted(evidence.facts.items()):
-        done = facts.get("clean_up") or {}
-        if not (done.get("left") or done.get("error")):
+        done = facts.clean_up or CleanUp()
+        if not done.has_left_entries:
             continue
-        named = done.get("left_entries") or [{}]
-        left, why = done.get("left"), done.get("error") or named[0].get("reason")
-        details = "; ".join(filter(None, (left and f"{left:,}", why)))
+        reasons = (entry.reason for entry in done.left_entries)
+        left, why = done.left, done.error or next(reasons, "")
+        details = "; ".join(filter(None, (f"{left:,}" if left else "", why)))
         yield (
             "entries that the run had added are still in the directory"
             f"{f' ({details})' * bool(details)}: `ldapslam run --cleanup "
@@ -256,10 +257,10 @@ def _notes_of_clean_up(evidence: Evidence) -> Iterator[str]:
 
 def _notes_of_lost_agents(evidence: Evidence) -> Iterator[str]:
     """Entries of agents that were lost before they could remove them."""
-    done = {agent: facts.get("clean_up") for agent, facts in evidence.facts.items()}
+    done = {agent: facts.clean_up for agent, facts in evidence.facts.items()}
     lost = [agent for agent in evidence.losses if not done.get(agent)]
     # what the others had left at the end of the load, they removed
-    left = -sum(one.get("entries", 0) for one in done.values() if one)
+    left = -sum(one.entries or 0 for one in done.values() if one)
     has_added = False
     for name, stream in evidence.streams.items():
         for operation in stream.operations:

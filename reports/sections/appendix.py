@@ -8,8 +8,7 @@ manifest; what is the same on all, a page or two of it, comes last.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.reports.charts.chart_data import STRIPS, Member, strip_percentile
@@ -20,7 +19,6 @@ from ldapslam.reports.document import (
     Cell,
     ChartPlace,
     Column,
-    Field,
     Listing,
     Paragraph,
     Table,
@@ -42,6 +40,13 @@ from ldapslam.reports.typeset import (
     percent,
     percentiles,
     time_of_day,
+)
+from ldapslam.results.facts import (
+    AgentFacts,
+    Manifest,
+    Observation,
+    Said,
+    ServerIdentity,
 )
 
 _METHOD = (
@@ -199,15 +204,15 @@ def method() -> tuple[Block, ...]:
 
 
 def manifest(summary: Summary) -> tuple[Block, ...]:
-    content = manifest_of(summary)
+    content, of_run = manifest_of(summary), summary.run.manifest
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
-    shown["servers"] = products(content)
+    shown["servers"] = products(of_run, summary.facts)
     return (
         _facts_table(
             "facts", "Run", [row for row in flattened(shown) if row[1] != NOTHING]
         ),
-        *differing(content),
-        _agent_facts(content["agents"]),
+        *differing(of_run),
+        _agent_facts(summary.facts),
         *filled(_events(summary)),
         Listing("Job file", summary.run.job_text.rstrip()),
     )
@@ -231,27 +236,21 @@ def _events(summary: Summary) -> Table:
 
 
 def _clean_up(summary: Summary) -> list[Table]:
-    def counter(key: str, title: str) -> Field[tuple[str, Mapping[str, Any]]]:
-        show = counted if key == "left" else count
-        return number(
-            title, lambda row: show(row[1][key]) if key in row[1] else NOTHING
-        )
-
     made = table(
         "clean-up",
         "Clean-up: entries that the run had added, and not deleted as far as it knew",
         [
-            (agent.name, agent.facts["clean_up"])
+            (agent.name, agent.facts.clean_up)
             for agent in summary.agents
-            if agent.facts.get("clean_up")
+            if agent.facts.clean_up
         ],
         column("Agent", lambda row: row[0]),
-        counter("entries", "to remove"),
-        counter("deleted", "removed"),
-        counter("already_gone", "not there"),
-        counter("left", "left"),
-        number("time (s)", lambda row: decimal(row[1].get("seconds"), 1)),
-        column("Problem", lambda row: Cell(row[1].get("error") or "", BAD)),
+        number("to remove", lambda row: count(row[1].entries)),
+        number("removed", lambda row: count(row[1].deleted)),
+        number("not there", lambda row: count(row[1].already_gone)),
+        number("left", lambda row: Cell(count(row[1].left), BAD * bool(row[1].left))),
+        number("time (s)", lambda row: decimal(row[1].seconds, 1)),
+        column("Problem", lambda row: Cell(row[1].error or "", BAD)),
         notes=(
             "not there: the load ended before the response to the run's own delete, "
             "its add had not succeeded, or another client had deleted it. left: still "
@@ -274,11 +273,15 @@ def _facts_table(
     )
 
 
-def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> Table:
+def _agent_facts(agents: Mapping[str, AgentFacts]) -> Table:
     """The facts of agents: once, where all of them agree."""
     facts = {
-        name: {key: value for key, value in of.items() if key not in _IN_RESULT}
-        for name, of in agents.items()
+        name: {
+            key: value
+            for key, value in known.document().items()
+            if key not in _IN_RESULT
+        }
+        for name, known in agents.items()
     }
     return _facts_table(
         "facts-agents",
@@ -316,17 +319,23 @@ def clocks(summary: Summary) -> tuple[Block, ...]:
 
 
 def _start(summary: Summary) -> Table:
-    def fact(name: str) -> Callable[[AgentSummary], str]:
-        return lambda one: microseconds(one.facts.get(name), NOTHING)
-
     return table(
         "clocks",
         "Clocks and completeness",
         summary.agents,
         column("Agent", lambda one: one.name),
-        number("start error (µs)", fact("start_error_us")),
-        number("clock offset (µs)", fact("clock_offset_us")),
-        number("known within (± µs)", fact("clock_offset_bound_us")),
+        number(
+            "start error (µs)",
+            lambda one: microseconds(one.facts.start_error_us, NOTHING),
+        ),
+        number(
+            "clock offset (µs)",
+            lambda one: microseconds(one.facts.clock_offset_us, NOTHING),
+        ),
+        number(
+            "known within (± µs)",
+            lambda one: microseconds(one.facts.clock_offset_bound_us, NOTHING),
+        ),
         number(
             "largest step (µs)",
             lambda one: microseconds(abs(one.totals.clock_step_ns) / 1000),
@@ -409,7 +418,7 @@ _NOTE = "Before the load, as far as the servers let the run's user read it."
 _BUILT = re.compile(r" \([A-Z][a-z]{2} [ \d]\d \d{4} [\d:]+\)$")
 
 
-def products(manifest: Mapping[str, Any]) -> str:
+def products(manifest: Manifest, agents: Mapping[str, AgentFacts]) -> str:
     """Return the products of the servers, by the facts that they report."""
     uris: dict[str, list[str]] = {}
     for uri, facts in _facts(manifest).items():
@@ -425,22 +434,21 @@ def products(manifest: Mapping[str, Any]) -> str:
             if not any(one in w for w in words if w != one)
         )
         if named and not has_version:
-            named += f", version not readable{_reader(manifest, uri)}"
+            named += f", version not readable{_reader(agents, uri)}"
         uris.setdefault(named or "product unknown", []).append(uri)
     return "; ".join(f"{named}: {', '.join(of)}" for named, of in uris.items())
 
 
-def _reader(manifest: Mapping[str, Any], uri: str) -> str:
+def _reader(agents: Mapping[str, AgentFacts], uri: str) -> str:
     """The identity with which agents have asked a server; empty where not known."""
-    for agent in manifest.get("agents", {}).values():
-        for target in agent.get("targets", ()):
-            if target.get("uri") == uri:
-                dn = target.get("bind_dn")
-                return f" as {dn}" if dn else " anonymously"
+    for facts in agents.values():
+        for target in facts.targets:
+            if target.uri == uri:
+                return f" as {target.bind_dn}" if target.bind_dn else " anonymously"
     return ""
 
 
-def differing(manifest: Mapping[str, Any]) -> list[Table]:
+def differing(manifest: Manifest) -> list[Table]:
     """The settings that are not the same on all servers."""
     facts = _facts(manifest)
     rows = {
@@ -459,7 +467,7 @@ def differing(manifest: Mapping[str, Any]) -> list[Table]:
     return [Table("facts-servers", caption, columns, _rows(cells), (_NOTE,))]
 
 
-def shared(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
+def shared(manifest: Manifest) -> tuple[Table, ...]:
     """Return the settings that all servers share; short settings are in pairs."""
     facts = _facts(manifest)
     rows = [
@@ -484,16 +492,15 @@ def shared(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def _facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _facts(manifest: Manifest) -> dict[str, Said]:
     """Return the facts of each server that a monitor read, else that agents read."""
-    told: Mapping[str, Mapping[str, Any]] = manifest.get("servers") or {}
-    observed: Mapping[str, Mapping[str, Any]] = manifest.get("observations") or {}
-    facts: dict[str, dict[str, Any]] = {}
-    for uri in dict.fromkeys((*told, *observed)):
-        of_agents = dict(told.get(uri, {}))
-        if found := observed.get(uri, {}).get("facts"):
+    facts: dict[str, Said] = {}
+    for uri in dict.fromkeys((*manifest.servers, *manifest.observations)):
+        of_agents = manifest.servers.get(uri, ServerIdentity()).document()
+        observed = manifest.observations.get(uri, Observation()).facts
+        if observed:
             addresses = {"addresses": of_agents.get("addresses")}
-            facts[uri] = {**(addresses if of_agents else {}), **found}
+            facts[uri] = {**(addresses if of_agents else {}), **observed}
         elif of_agents:
             facts[uri] = of_agents
     return facts

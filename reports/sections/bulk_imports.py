@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
-from ldapslam.reports.collect.job_notes import imports_of
+from ldapslam.reports.collect.job_notes import Import, imports_of
 from ldapslam.reports.document import Block, Table, column, filled, number, table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal
+from ldapslam.results.facts import Said
 
 _MADE_BY = (
     "server",
@@ -21,16 +21,14 @@ _MADE_BY = (
     "entries",
     "file_system",
 )
-#: What an agent noted of one import (job_notes.py).
-Import = Mapping[str, Any]
 _MIB = 1 << 20
 #: One thread sends the adds: above this share of it, it may be what is waited for.
 _BUSY_SHARE = 0.7
 
 
-def of_stream(summary: Summary, stream: str) -> list[dict[str, Any]]:
+def of_stream(summary: Summary, stream: str) -> list[Import]:
     """The imports of one stream, of all agents."""
-    return [one for one in imports_of(summary.facts) if one["stream"] == stream]
+    return [one for one in imports_of(summary.facts) if one.stream == stream]
 
 
 def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
@@ -38,19 +36,19 @@ def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
     found = of_stream(summary, stream)
     if not found:
         return ()
-    seconds = median(one["seconds"] for one in found)
+    seconds = median(one.seconds for one in found)
     return (
         ("imports", count(len(found))),
-        ("entries", count(int(found[0]["entries"]))),
+        ("entries", count(found[0].entries)),
         ("time" if len(found) == 1 else "median", f"{decimal(seconds, 3)} s"),
-        ("entries", f"{decimal(found[0]['entries'] / max(seconds, 1e-9), 0)}/s"),
+        ("entries", f"{decimal(found[0].entries / max(seconds, 1e-9), 0)}/s"),
     )
 
 
 def compared(summaries: Sequence[Summary]) -> list[Table]:
     """Return a table of the imports of several runs; none without imports."""
     rows = [
-        (stream, summary.run.run_id, found, [one["seconds"] for one in found])
+        (stream, summary.run.run_id, found, [one.seconds for one in found])
         for summary in summaries
         for stream in dict.fromkeys(one.stream for one in summary.operations)
         if (found := of_stream(summary, stream))
@@ -61,7 +59,7 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
         rows,
         column("Stream", lambda row: row[0]),
         column("Run", lambda row: row[1]),
-        column("by", lambda row: str(row[2][0]["method"])),
+        column("by", lambda row: row[2][0].method),
         number("imports", lambda row: count(len(row[2]))),
         number("median (s)", lambda row: decimal(median(row[3]), 3)),
         number(
@@ -70,29 +68,28 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
         ),
         number(
             "entries (/s)",
-            lambda row: decimal(row[2][0]["entries"] / max(median(row[3]), 1e-9)),
+            lambda row: decimal(row[2][0].entries / max(median(row[3]), 1e-9)),
         ),
         number(
             "until on disk (s)",
             lambda row: decimal(
-                median(one["seconds"] + one["flush_seconds"] for one in row[2]), 3
+                median(one.seconds + one.flush_seconds for one in row[2]), 3
             ),
         ),
         number(
             "peak memory (MiB)",
-            lambda row: _mib(
-                max(one.get("peak_memory_bytes") or 0 for one in row[2]) or None
-            ),
+            lambda row: _mib(max(one.peak_memory_bytes or 0 for one in row[2]) or None),
         ),
     )
     return filled(made)
 
 
-def made_by(summary: Summary) -> dict[str, Any]:
+def made_by(summary: Summary) -> dict[str, Said]:
     """Return stream -> method, server and place of its last import."""
     return {
-        one["stream"]: {name: one[name] for name in _MADE_BY if name in one}
+        one.stream: {name: note[name] for name in _MADE_BY if name in note}
         for one in imports_of(summary.facts)
+        for note in [one.document()]
     }
 
 
@@ -110,23 +107,21 @@ def _times(found: Sequence[Import]) -> Table:
         "Imports, in the order of each agent",
         enumerate(found, 1),
         column("No.", lambda row: str(row[0])),
-        column("Stream", lambda row: str(row[1]["stream"])),
-        column("Agent", lambda row: str(row[1]["agent"])),
-        column("Server", lambda row: f"{row[1]['server']}, {row[1]['backend']}"),
+        column("Stream", lambda row: row[1].stream),
+        column("Agent", lambda row: row[1].agent),
+        column("Server", lambda row: f"{row[1].server}, {row[1].backend}"),
         column("by", _method),
-        number("entries", lambda row: count(int(row[1]["entries"]))),
-        number("time (s)", lambda row: decimal(row[1]["seconds"], 3)),
+        number("entries", lambda row: count(row[1].entries)),
+        number("time (s)", lambda row: decimal(row[1].seconds, 3)),
         number(
             "entries (/s)",
-            lambda row: decimal(row[1]["entries"] / max(row[1]["seconds"], 1e-9)),
+            lambda row: decimal(row[1].entries_per_s),
         ),
         number(
             "until on disk (s)",
-            lambda row: decimal(row[1]["seconds"] + row[1]["flush_seconds"], 3),
+            lambda row: decimal(row[1].seconds + row[1].flush_seconds, 3),
         ),
-        column(
-            "in", lambda row: f"{row[1]['place']} ({row[1]['file_system'] or NOTHING})"
-        ),
+        column("in", lambda row: f"{row[1].place} ({row[1].file_system or NOTHING})"),
         notes=(
             "Time: of the program, of the task (in steps of 50 ms), or from the first "
             "connection to the last response. Until on disk: that time, and what it "
@@ -137,13 +132,13 @@ def _times(found: Sequence[Import]) -> Table:
 
 
 def _method(row: tuple[int, Import]) -> str:
-    return str(row[1]["method"]) + (" -q" if row[1].get("quick") else "")
+    return row[1].method + " -q" * bool(row[1].quick)
 
 
 def _busy_clients(found: Sequence[Import]) -> list[str]:
     notes = []
     for place, one in enumerate(found, 1):
-        share = (one.get("client_cpu_s") or 0.0) / max(one["seconds"], 1e-9)
+        share = (one.client_cpu_s or 0.0) / max(one.seconds, 1e-9)
         if share > _BUSY_SHARE:
             notes.append(
                 f"No. {place}: the client that sent the adds was busy {share:.0%} of "
@@ -153,25 +148,19 @@ def _busy_clients(found: Sequence[Import]) -> list[str]:
 
 
 def _costs(found: Sequence[Import]) -> Table:
-    def seconds(name: str) -> Callable[[tuple[int, Import]], str]:
-        return lambda row: decimal(row[1].get(name), 3)
-
-    def size(name: str) -> Callable[[tuple[int, Import]], str]:
-        return lambda row: _mib(row[1].get(name))
-
     return table(
         "import-costs",
         "What the imports took: of the program, or of the server meanwhile",
         enumerate(found, 1),
         column("No.", lambda row: str(row[0])),
-        number("CPU user (s)", seconds("cpu_user_s")),
-        number("CPU system (s)", seconds("cpu_system_s")),
-        number("peak memory (MiB)", size("peak_memory_bytes")),
-        number("read (MiB)", size("read_bytes")),
-        number("written (MiB)", size("written_bytes")),
-        number("LDIF (MiB)", size("ldif_bytes")),
-        number("server's files (MiB)", size("database_bytes")),
-        column("Settings", lambda row: _settings(row[1]["settings"])),
+        number("CPU user (s)", lambda row: decimal(row[1].cpu_user_s, 3)),
+        number("CPU system (s)", lambda row: decimal(row[1].cpu_system_s, 3)),
+        number("peak memory (MiB)", lambda row: _mib(row[1].peak_memory_bytes)),
+        number("read (MiB)", lambda row: _mib(row[1].read_bytes)),
+        number("written (MiB)", lambda row: _mib(row[1].written_bytes)),
+        number("LDIF (MiB)", lambda row: _mib(row[1].ldif_bytes)),
+        number("server's files (MiB)", lambda row: _mib(row[1].database_bytes)),
+        column("Settings", lambda row: _settings(row[1].settings)),
         notes=("Read and written: from and to disks, as the kernel counts it.",),
     )
 
@@ -180,7 +169,7 @@ def _mib(size: float | None) -> str:
     return decimal(None if size is None else size / _MIB)
 
 
-def _settings(settings: Mapping[str, Any]) -> str:
+def _settings(settings: Said) -> str:
     return "; ".join(
         f"{name} {one}"
         for name, given in settings.items()

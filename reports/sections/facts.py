@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.completeness import losses_of
-from ldapslam.reports.model import StreamSummary, Summary
-from ldapslam.reports.result import manifest_of
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import populations_of
 from ldapslam.reports.sections.appendix import products
+from ldapslam.reports.streams import StreamSummary
 from ldapslam.reports.typeset import count, grouped, number_of, seconds
+from ldapslam.results.facts import AgentFacts
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -114,20 +116,21 @@ def _bound_as(identity: str) -> str:
 
 def _system(summary: Summary) -> str:
     """The servers and what they hold."""
-    manifest = manifest_of(summary)
-    found = products(manifest) or "servers that nobody could ask"
-    entries = manifest.get("population", {}).get("entries")
-    return f"{found}, {count(entries)} entries" if entries else found
+    found = products(summary.run.manifest, summary.facts)
+    found = found or "servers that nobody could ask"
+    for population, _ in populations_of(summary.facts):
+        return f"{found}, {count(population.entries)} entries"
+    return found
 
 
 def _clean_up(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield that all entries are removed; entries that remain are a caution."""
-    found = [one for agent in summary.facts.values() if (one := agent.get("clean_up"))]
-    is_left = any(one.get("left") or one.get("error") for one in found)
+    found = [one for facts in summary.facts.values() if (one := facts.clean_up)]
+    is_left = any(one.has_left_entries for one in found)
     losses = losses_of(summary.events, summary.run.agents, summary.run.t0_utc)
-    is_left |= any(not summary.facts.get(one, {}).get("clean_up") for one in losses)
-    if any(one.get("entries") for one in found) and not is_left:
-        removed = sum(one.get("deleted", 0) for one in found)
+    is_left |= any(not summary.facts.get(one, AgentFacts()).clean_up for one in losses)
+    if any(one.entries for one in found) and not is_left:
+        removed = sum(one.deleted or 0 for one in found)
         yield "Clean-up", f"removed {count(removed)} entries, 0 left"
 
 
@@ -137,6 +140,6 @@ def _digest(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Digest", "none"
     if digest is None or summary.altered:
         return
-    signature = digest.get("signature")
+    signature = digest["signature"]
     by = f", signed by {signature['signer']}" if signature else ", not signed"
     yield "SHA-256", f"{digest['sha256']}{by}"

@@ -22,6 +22,7 @@ from ldapslam.jobs.fields.thresholds import (
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
+from ldapslam.reports.collect.replication import servers_apart
 from ldapslam.reports.collect.timeline import IntervalState
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
@@ -45,17 +46,14 @@ from ldapslam.reports.document import (
     table,
     with_texts,
 )
-from ldapslam.reports.model import (
-    OperationSummary,
-    Summary,
-)
-from ldapslam.reports.result import manifest_of
+from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.sections.facts import facts
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -143,7 +141,7 @@ def _appendix(summary: Summary) -> list[Section]:
         ("hosts", "Load generators in detail", appendix.hosts(summary)),
         ("method", "How this was measured", appendix.method()),
         ("manifest", "Manifest", appendix.manifest(summary)),
-        ("settings", "Server settings", appendix.shared(manifest_of(summary))),
+        ("settings", "Server settings", appendix.shared(summary.run.manifest)),
     )
     return [
         replace(section, in_appendix=True)
@@ -224,7 +222,7 @@ def _statement(summary: Summary) -> str:
     if any(rule.cause is Cause.GENERATOR for rule in failing):
         text += "; the generator's part does not change the verdict"
     if summary.replication is not None:
-        differ = bool(summary.replication.failures)
+        differ = bool(servers_apart(summary.replication))
         text += "; replicas differ" if differ else ", replicas hold the same"
     every = number_of(len(summary.thresholds), "threshold")
     if missed or unsure:

@@ -21,8 +21,9 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.reconciliation import Line
+from ldapslam.reports.streams import OperationSummary, StreamSummary
 from ldapslam.reports.typeset import (
     MINUS,
     NOTHING,

@@ -6,11 +6,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ldapslam.reports.charts.chart_data import chart_name, panels_of
-from ldapslam.reports.collect.job_notes import method_text, probes_of
-from ldapslam.reports.collect.replication import Replication
+from ldapslam.reports.collect.job_notes import Probe, method_text, probes_of
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.document import (
     BAD,
@@ -25,7 +23,8 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import (
     NOTHING,
     count,
@@ -36,6 +35,7 @@ from ldapslam.reports.typeset import (
     times_columns,
 )
 from ldapslam.reports.uncertainty import Estimate
+from ldapslam.results.facts import ReplicatedContent, ReplicatedTree, ReplicationFacts
 
 #: More rows would hide the rest of the report; result.json has all of them.
 _ROWS = 50
@@ -71,11 +71,11 @@ def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
 
 
 def _propagation(
-    watched: Sequence[tuple[OperationSummary, str]], probes: Sequence[Mapping[str, Any]]
+    watched: Sequence[tuple[OperationSummary, str]], probes: Sequence[Probe]
 ) -> Table:
     methods = {
-        (one["stream"], one["operation"]): method_text(one["method"], one["poll_s"])
-        for one in probes
+        (probe.stream, probe.operation): method_text(probe.method, probe.poll_s)
+        for probe in probes
     }
     rows = [
         (
@@ -98,35 +98,34 @@ def _propagation(
             "In ms: from when a write was sent to the supplier until this host had "
             "word of it from the replica. Of these operations, service time is the "
             "same.",
-            *[_POLLED] * any(one["poll_s"] for one in probes),
+            *[_POLLED] * any(probe.poll_s for probe in probes),
             *missing([times for *_, times in rows]),
         ),
     )
 
 
-def _verified(replication: Replication) -> list[Block]:
-    if replication.unchecked:
-        text = f"Replication could not be checked: {replication.unchecked}."
+def _verified(found: ReplicationFacts) -> list[Block]:
+    if found.failure:
+        text = f"Replication could not be checked: {found.failure}."
         return [Paragraph(text)]
-    found = replication.found
     blocks: list[Block] = [_trees(found)]
-    if content := found["content"]:
+    if content := found.content:
         blocks += [_entries(found, content), *filled(_differences(content))]
     return blocks
 
 
-def _trees(found: Mapping[str, Any]) -> Table:
+def _trees(found: ReplicationFacts) -> Table:
     return table(
         "replication",
         "Convergence after the load",
         [
             (tree, uri, states)
-            for tree in found["trees"]
-            for uri, states in tree["states"].items()
+            for tree in found.trees
+            for uri, states in tree.states.items()
         ],
-        column("Tree", lambda row: str(row[0]["suffix"])),
-        column("Server", lambda row: str(row[1])),
-        number("converged after (s)", lambda row: _converged(*row, found["within_s"])),
+        column("Tree", lambda row: row[0].suffix),
+        column("Server", lambda row: row[1]),
+        number("converged after (s)", lambda row: _converged(*row, found.within_s)),
         column("state", lambda row: _state(*row)),
         notes=(
             "From when all agents had ended until every server had the last change of "
@@ -137,55 +136,55 @@ def _trees(found: Mapping[str, Any]) -> Table:
     )
 
 
-def _stale(found: Mapping[str, Any]) -> list[str]:
+def _stale(found: ReplicationFacts) -> list[str]:
     return [
-        f"{tree['suffix']}: left aside are the changes of {', '.join(tree['stale'])}, "
+        f"{tree.suffix}: left aside are the changes of {', '.join(tree.stale)}, "
         "which only some servers have, and which are all older than an hour before the "
         "run; what they wrote is compared with the entries."
-        for tree in found["trees"]
-        if tree["stale"]
+        for tree in found.trees
+        if tree.stale
     ]
 
 
-def _skipped(found: Mapping[str, Any]) -> list[str]:
-    skipped = ", ".join(found["skipped"])
+def _skipped(found: ReplicationFacts) -> list[str]:
+    skipped = ", ".join(found.skipped)
     return [f"Not compared, as not all servers replicate it: {skipped}."] * bool(
         skipped
     )
 
 
 def _converged(
-    tree: Mapping[str, Any], uri: str, states: Mapping[str, str], within_s: float
+    tree: ReplicatedTree, uri: str, states: Mapping[str, str], within_s: float
 ) -> Cell:
-    if tree["converged"]:
-        return Cell(decimal(tree["after_s"], 3))
-    if uri in tree["behind"] or not states:
+    if tree.converged:
+        return Cell(decimal(tree.after_s, 3))
+    if uri in tree.behind or not states:
         return Cell(f"not within {within_s:g}", BAD)
     return Cell(NOTHING, MUTED)
 
 
-def _state(tree: Mapping[str, Any], uri: str, states: Mapping[str, str]) -> Cell:
-    if uri in tree["behind"]:
-        return Cell(f"behind on changes of {', '.join(tree['behind'][uri])}", BAD)
+def _state(tree: ReplicatedTree, uri: str, states: Mapping[str, str]) -> Cell:
+    if uri in tree.behind:
+        return Cell(f"behind on changes of {', '.join(tree.behind[uri])}", BAD)
     if not states:
         return Cell("says nothing", BAD)
     return Cell("has all changes")
 
 
-def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
-    first = found["servers"][0]
-    differing = Counter(one["server"] for one in content["differences"])
+def _entries(found: ReplicationFacts, content: ReplicatedContent) -> Table:
+    first = found.first_server
+    differing = Counter(one.server for one in content.differences)
     what = "All entries were compared"
-    if content["sample"] is not None:
+    if content.sample is not None:
         what = (
-            f"The DNs of all entries and a sample of {count(content['sample'])} "
+            f"The DNs of all entries and a sample of {count(content.sample)} "
             "entries were compared"
         )
     return table(
         "replication-entries",
         "Entries after the load",
-        content["entries"].items(),
-        column("Server", lambda row: str(row[0])),
+        content.entries.items(),
+        column("Server", lambda row: row[0]),
         number("entries", lambda row: count(row[1])),
         number(
             "differences named",
@@ -194,23 +193,22 @@ def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
             ),
         ),
         notes=(
-            f"{what} with those of {first}; "
-            f"{count(content['difference_count'])} differ.",
+            f"{what} with those of {first}; {count(content.difference_count)} differ.",
         ),
     )
 
 
-def _differences(content: Mapping[str, Any]) -> Table:
-    differences: Sequence[Mapping[str, Any]] = content["differences"]
-    more = content["difference_count"] - len(differences[:_ROWS])
+def _differences(content: ReplicatedContent) -> Table:
+    differences = content.differences
+    more = content.difference_count - len(differences[:_ROWS])
     return table(
         "replication-differences",
         "Entries that differ",
         differences[:_ROWS],
-        column("Server", lambda one: str(one["server"])),
-        column("Entry", lambda one: str(one["dn"])),
-        column("is", lambda one: Cell(one["difference"], BAD)),
-        column("in", lambda one: ", ".join(one["attributes"]) or NOTHING),
+        column("Server", lambda one: one.server),
+        column("Entry", lambda one: one.dn),
+        column("is", lambda one: Cell(one.difference, BAD)),
+        column("in", lambda one: ", ".join(one.attributes) or NOTHING),
         notes=[f"and {count(more)} more"] * (more > 0),
     )
 
@@ -261,10 +259,8 @@ def _overview(summary: Summary) -> Table:
 def _what(one: MonitorSummary) -> str:
     """Server and version, where it is known; why nothing could be read."""
     facts = one.facts
-    if facts.get("failure"):
-        return str(facts["failure"])
-    words = (facts.get("server"), facts.get("version"), facts.get("kernel"))
-    return ", ".join(str(word) for word in words if word) or NOTHING
+    words = (facts.server, facts.version, facts.kernel)
+    return facts.failure or ", ".join(filter(None, words)) or NOTHING
 
 
 def _restarts(summary: Summary) -> tuple[str, ...]:
@@ -277,13 +273,11 @@ def _restarts(summary: Summary) -> tuple[str, ...]:
 
 
 def _cost(summary: Summary) -> tuple[str, ...]:
-    cost = summary.run.manifest.get("observer_cost") or {}
-    cpu_s = cost.get("cpu_s")
-    if not isinstance(cpu_s, (int, float)):
+    if (cost := summary.run.manifest.observer_cost) is None:
         return ()
     return (
-        f"Monitors took {decimal(cpu_s, 2)} s of CPU; their start, and what they read "
-        "and verified before and after the load, are in it.",
+        f"Monitors took {decimal(cost.cpu_s, 2)} s of CPU; their start, and what they "
+        "read and verified before and after the load, are in it.",
     )
 
 

@@ -31,7 +31,8 @@ def test_agents_start_within_two_milliseconds(fleet: FleetOfProcesses) -> None:
         for agent in AGENTS:
             late.append(
                 # one clock for all of them: what the estimate is off is an error too
-                abs(facts[agent]["clock_offset_us"]) + facts[agent]["start_error_us"]
+                abs(facts[agent].clock_offset_us or 0)
+                + (facts[agent].start_error_us or 0)
             )
     print("start error, us:", *(f"{one:.0f}" for one in sorted(late)))
     assert len(late) == RUNS * len(AGENTS)

@@ -45,8 +45,8 @@ def test_agents_whose_monotonic_clocks_differ_start_together(
     books = check_ended(chaos, run_id)
     with chaos.opened_store() as store:
         facts = store.agents(run_id)
-    off_us = facts["a"]["clock_offset_us"] - facts["b"]["clock_offset_us"]
-    bounds_us = sum(facts[agent]["clock_offset_bound_us"] for agent in AGENTS)
+    off_us = (facts["a"].clock_offset_us or 0) - (facts["b"].clock_offset_us or 0)
+    bounds_us = sum(facts[agent].clock_offset_bound_us or 0 for agent in AGENTS)
     assert abs(off_us - _AHEAD_S * 1e6) <= bounds_us
     first_s = {agent: books.arrived_s[agent][0] for agent in AGENTS}
     assert abs(first_s["a"] - first_s["b"]) < 0.1

@@ -86,7 +86,7 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_restarted(
     assert fleet.run(queued).state == "queued"
     books = check_ended(fleet, run_id)
     assert "coordinator_restarted" in fleet.events(run_id)
-    assert len(books.run.manifest["adopted"]) == 1
+    assert len(books.run.manifest.adopted) == 1
     assert broken_rules(fleet, run_id) == set()
     check_ended(fleet, queued)
 
@@ -151,7 +151,7 @@ def test_slapd_has_counted_what_is_in_the_store(fleet: ChaosFleet, lab: Lab) -> 
             for one in stored_intervals(store, run_id)
             for row in one.operations
         )
-        control = store.run(run_id).manifest["control_operations"][uri]["search"]
+        control = store.run(run_id).manifest.control_operations[uri]["search"]
     assert sent > 1_000
     assert after["search"] - before["search"] == sent + control
 

@@ -83,7 +83,7 @@ def test_a_run_goes_on_when_its_coordinator_ends_and_starts_again(
     # of the second coordinator, which did not last, perhaps none was heard
     assert found.count("agent_heard") >= 2
     with fleet.opened_store() as store:
-        assert len(store.run(run_id).manifest["adopted"]) == 2
+        assert len(store.run(run_id).manifest.adopted) == 2
     # and the fleet serves the next run
     assert fleet.wait_for(restarted.queued, *FINAL).state == "finished", fleet.logs()
 

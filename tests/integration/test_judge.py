@@ -165,6 +165,7 @@ def test_a_run_that_has_grown_is_judged_as_it_is_and_known_to_have_grown(
     assert (first.verdict, first.reasons) == ("INVALID", summary.reasons)
     assert first.altered == ()
     with Store.open(url) as store:
+        assert first.document is not None
         digest = stored_digest(first.document, None)
         store.set_verdict(RUN_ID, first.verdict, digest)
         assert altered_of(store, store.run(RUN_ID)) == ()
@@ -179,5 +180,6 @@ def test_a_run_that_has_grown_is_judged_as_it_is_and_known_to_have_grown(
         assert grown.startswith("interval_report has ")
         second = asyncio.run(judge())
         assert (second.verdict, second.altered) == ("PASS", ()), second.reasons
+        assert second.document is not None
         store.set_verdict(RUN_ID, "PASS", stored_digest(second.document, None))
         assert summarise(store, RUN_ID).altered == ()

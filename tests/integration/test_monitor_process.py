@@ -67,7 +67,9 @@ def test_one_agent_of_a_host_samples_it_while_there_is_load(
     # none is left
     assert monitor_pids(fleet) == []
     with fleet.opened_store() as store:
-        assert store.run(run_id).manifest["observer_cost"]["cpu_s"] > 0
+        cost = store.run(run_id).manifest.observer_cost
+    assert cost is not None
+    assert cost.cpu_s > 0
 
 
 def test_a_run_goes_on_without_a_monitor_that_was_killed(

@@ -14,6 +14,7 @@ from ldapslam.base.errors import StoreTaken
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.reports.formats.render import result_json
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.store import Store
 from support.intervals import stored_intervals
 from support.postgresql import end_backends, execute, postgresql
@@ -138,16 +139,16 @@ def test_a_write_under_way_ends_before_another_owner_begins(url: str) -> None:
         first.claim("first")
         first.create_run(run_record(SMALL))
         with first.together():
-            first.put_agent(RUN_ID, "load1", {"cpu": "x"})
+            first.put_agent(RUN_ID, "load1", AgentFacts(libldap="x"))
             end_backends(url, _LOCK_HOLDER)
             claiming = executor.submit(second.claim, "second")
             while not execute(url, waiting):
                 assert not claiming.done()
-            first.put_agent(RUN_ID, "load1", {"workers": 2})
+            first.put_agent(RUN_ID, "load1", AgentFacts(workers=2))
         assert claiming.result(timeout=10) is None
         with pytest.raises(StoreTaken):
-            first.put_agent(RUN_ID, "load1", {"workers": 3})
-        assert second.agents(RUN_ID) == {"load1": {"cpu": "x", "workers": 2}}
+            first.put_agent(RUN_ID, "load1", AgentFacts(workers=3))
+        assert second.agents(RUN_ID) == {"load1": AgentFacts(libldap="x", workers=2)}
 
 
 def test_no_text_of_a_peer_is_refused(url: str) -> None:
@@ -155,19 +156,21 @@ def test_no_text_of_a_peer_is_refused(url: str) -> None:
         store.create_run(replace(run_record(SMALL), state="queued"))
         store.add_event(RUN_ID, "said", "a\0b", "2026-03-01T12:00Z")
         store.set_run_state(RUN_ID, "failed", "a\0b")
-        store.put_agent(RUN_ID, "load1", {"reason": "a\0b\ud800"})
-        store.set_manifest(RUN_ID, {"failure": {"message": "a\0b"}})
-        assert store.agents(RUN_ID)["load1"]["reason"].startswith("a")
+        store.put_agent(RUN_ID, "load1", AgentFacts(host={"name": "a\0b\ud800"}))
+        store.set_manifest(RUN_ID, Manifest(failure={"message": "a\0b"}))
+        assert str(store.agents(RUN_ID)["load1"].host["name"]).startswith("a")
         assert [run.state for run in store.runs()] == ["failed"]
 
 
 def test_writes_that_lose_their_connection_are_written_again(url: str) -> None:
-    async def write() -> dict[str, dict[str, object]]:
+    async def write() -> dict[str, AgentFacts]:
         writer = StoreWriter(url)
         store = writer.store
         await writer.call(store.create_run, run_record(SMALL))
         for number in range(20):
-            writer.post(store.put_agent, RUN_ID, f"load{number}", {"n": number})
+            writer.post(
+                store.put_agent, RUN_ID, f"load{number}", AgentFacts(workers=number)
+            )
             if number % 4 == 0:
                 await asyncio.to_thread(end_backends, url)
         await writer.flush()
@@ -176,7 +179,9 @@ def test_writes_that_lose_their_connection_are_written_again(url: str) -> None:
         return found
 
     found = asyncio.run(write())
-    assert found == {f"load{number}": {"n": number} for number in range(20)}
+    assert found == {
+        f"load{number}": AgentFacts(workers=number) for number in range(20)
+    }
 
 
 def test_a_commit_is_durable_whatever_the_servers_default(url: str) -> None:

@@ -207,7 +207,8 @@ def missing(books: Books) -> set[tuple[str, int]]:
         for agent, records in books.stored.items()
     }
     due = max((index + 1 for one in whole.values() for index in one), default=0)
-    drained_ns = books.run.manifest.get("ending", {}).get("drained_ns")
+    ending = books.run.manifest.ending
+    drained_ns = ending.drained_ns if ending else None
     if books.run.state == "finished":
         due = planned
     elif drained_ns is not None:

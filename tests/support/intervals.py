@@ -17,6 +17,7 @@ from ldapslam.proto.common_pb2 import (
     WorkerInterval,
 )
 from ldapslam.results import schema
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import IntervalRecord, Part, Taken
 from ldapslam.results.store import Store
@@ -100,7 +101,7 @@ def add_intervals(
     records = [interval.record for interval in intervals]
     for agent, attempt in {one.agent: one.attempt for one in records}.items():
         if store.part(run_id, agent).attempt != attempt:
-            store.put_agent(run_id, agent, {}, open_part(attempt))
+            store.put_agent(run_id, agent, AgentFacts(), open_part(attempt))
     return store.add_intervals([(run_id, one) for one in records])
 
 

@@ -26,7 +26,7 @@ def judge(
 def with_digest(result: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a result.json that was made up, with its digest."""
     whole = {"events": [], "manifest": {"job": "made-up"}, **result}
-    document = {
+    document: Any = {
         "run_id": whole["run_id"],
         "verdict": whole["verdict"],
         "judged_utc": "2026-03-01T13:00:00+00:00",

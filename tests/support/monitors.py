@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ldapslam.results.facts import MonitorFacts
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
 from ldapslam.results.records import STARTED, Metric, MonitorDescription, MonitorSample
 from ldapslam.results.store import Store
@@ -42,9 +43,13 @@ _PROCESS_METRICS = (
 def descriptions() -> list[MonitorDescription]:
     return [
         MonitorDescription(
-            SERVER, _SERVER_METRICS, {"server": "slapd", "version": "OpenLDAP 2.6.9"}
+            SERVER,
+            _SERVER_METRICS,
+            MonitorFacts(server="slapd", version="OpenLDAP 2.6.9"),
         ),
-        MonitorDescription(PROCESS, _PROCESS_METRICS, {"pid": 411}),
+        MonitorDescription(
+            PROCESS, _PROCESS_METRICS, MonitorFacts.parsed({"pid": 411})
+        ),
     ]
 
 

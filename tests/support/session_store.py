@@ -22,6 +22,7 @@ from ldapslam.proto.common_pb2 import (
     WorkerInterval,
 )
 from ldapslam.proto.fields import SET_UP_TIMES
+from ldapslam.results.facts import AgentFacts, CleanUp, Manifest
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
@@ -98,15 +99,16 @@ def fill_workload(store: Store) -> str:
     store.create_run(replace(record, state="queued"))
     for number, agent in enumerate(AGENTS):
         facts = agent_facts(number, Scenario(agents=AGENTS))
-        clean_up = {
-            "entries": 31 + number,
-            "deleted": 29,
-            "already_gone": 2,
-            "left": number,
-            "seconds": 0.125,
-            "error": None,
-        }
-        store.put_agent(record.run_id, agent, {**facts, "clean_up": clean_up})
+        clean_up = CleanUp(
+            entries=31 + number,
+            deleted=29,
+            already_gone=2,
+            left=number,
+            seconds=0.125,
+            error=None,
+        )
+        facts = facts.updated(AgentFacts(clean_up=clean_up))
+        store.put_agent(record.run_id, agent, facts)
     add_intervals(store, record.run_id, workload_intervals())
     store.set_run_state(record.run_id, "finished", "")
     return record.run_id
@@ -155,13 +157,11 @@ def _record() -> RunRecord:
         ],
     }
     record = run_record(Scenario(agents=AGENTS, plan=plan))
-    manifest = {
-        **record.manifest,
-        "control_operations": {
-            "ldap://ds1.example.com": {"bind": 2, "search": 4, "delete": 31},
-            "ldap://ds2.example.com": {"bind": 2, "search": 4},
-        },
+    operations = {
+        "ldap://ds1.example.com": {"bind": 2, "search": 4, "delete": 31},
+        "ldap://ds2.example.com": {"bind": 2, "search": 4},
     }
+    manifest = record.manifest.updated(Manifest(control_operations=operations))
     return replace(record, job_name="workload", manifest=manifest)
 
 

@@ -23,8 +23,10 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
@@ -240,21 +242,28 @@ def run_record(scenario: Scenario) -> RunRecord:
                 **scenario.plan,
             }
         ),
-        manifest={
-            "ldapslam": "0.1.0",
-            "python": "3.11.7",
-            "servers": {
-                "ldap://ds1.example.com": {"vendor": "OpenLDAP", "version": "2.5.13"},
-                "ldap://ds2.example.com": {"vendor": "OpenLDAP", "version": "2.5.13"},
-            },
-            "files": ["report.html", "report.pdf", "result.json"],
-        },
+        manifest=Manifest.parsed(
+            {
+                "ldapslam": "0.1.0",
+                "coordinator": {"python": "3.11.7"},
+                "servers": {
+                    f"ldap://{host}.example.com": {
+                        "vendor_name": "OpenLDAP",
+                        "vendor_version": "2.5.13",
+                    }
+                    for host in ("ds1", "ds2")
+                },
+            }
+        ),
         state="finished",
         t0_utc="2026-03-01T12:00:02.000000Z",
         started_utc="2026-03-01T12:00:02.000000Z",
         finished_utc="2026-03-01T12:01:23.000000Z",
     )
-    return replace(record, **scenario.run)
+    fields = dict(scenario.run)
+    if isinstance(manifest := fields.get("manifest"), dict):
+        fields["manifest"] = Manifest.parsed(manifest)
+    return replace(record, **fields)
 
 
 def steady(rate_per_s: float, length_ns: int) -> list[list[float]]:
@@ -263,12 +272,14 @@ def steady(rate_per_s: float, length_ns: int) -> list[list[float]]:
     return [[0, length_ns, rate, rate, 0.0]]
 
 
-def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
-    return {
-        "host": f"load{number + 1}.example.com",
-        "kernel": "6.1.0-18-amd64",
-        "cpu": "AMD EPYC 7763",
-        "cpu_count": 8,
+def agent_facts(number: int, scenario: Scenario) -> AgentFacts:
+    known = {
+        "host": {
+            "host_name": f"load{number + 1}.example.com",
+            "kernel": "6.1.0-18-amd64",
+            "cpu_model": "AMD EPYC 7763",
+            "cores": 8,
+        },
         "workers": 2,
         "libldap": "OpenLDAP 2.5.13",
         "kernel_stamps": True,
@@ -278,6 +289,7 @@ def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
         "clock_offset_bound_us": 210.0 + 40 * number,
         **scenario.facts,
     }
+    return AgentFacts.parsed(known)
 
 
 #: Fields of a scenario that its intervals do not depend on.

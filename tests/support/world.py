@@ -60,7 +60,8 @@ class World:
     async def _judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
         if not looks_only:
             self.judged.put_nowait(run_id)
-        return Judgement("PASS", (), {"run_id": run_id})
+        document: Any = {"run_id": run_id}
+        return Judgement("PASS", (), document)
 
     async def register(
         self, name: str = "a", *, is_new: bool = False, **fields: Any
@@ -182,7 +183,7 @@ def interval(world: World, run_id: str, sequence: int) -> agent_pb2.IntervalRepo
         run_id=run_id,
         agent="a",
         epoch=3,
-        attempt=world.store.agents(run_id)["a"]["attempt"],
+        attempt=world.store.agents(run_id)["a"].attempt,
         sequence=sequence,
         packed=pack(Snapshot(index=sequence, end_ns=S, phase="measure")),
     )

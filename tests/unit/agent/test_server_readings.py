@@ -18,8 +18,9 @@ from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.agent.monitoring.servers import ServerReadings
 from ldapslam.base.errors import TargetError, TargetUnreachable
 from ldapslam.directory.control_connection import ControlConnection, Entry
-from ldapslam.directory.counts import KINDS, ServerCounts, ServerKind, read_counts
+from ldapslam.directory.counts import KINDS, ServerKind, read_counts
 from ldapslam.directory.facts import server_facts
+from ldapslam.results.facts import Reading
 from ldapslam.results.records import Metric
 
 GOOD, BAD = "ldap://good", "ldap://bad"
@@ -76,10 +77,10 @@ def counts_of(*failing: Exception) -> Any:
     """A reading of counts that fails at the bad server, each time in another way."""
     failures = list(failing)
 
-    def read(connection: Any, kind: ServerKind) -> ServerCounts:
+    def read(connection: Any, kind: ServerKind) -> Reading:
         if connection.uri == BAD and failures:
             raise failures.pop(0)
-        return ServerCounts(dict.fromkeys(KINDS, 0), "now")
+        return Reading(operations=dict.fromkeys(KINDS, 0), started="now")
 
     return read
 
@@ -104,10 +105,11 @@ def test_a_server_that_fails_does_not_fail_the_others(
     if not fails_before:
         monkeypatch.setattr(servers, "read_counts", counts_of(error))
     readings.after()
-    assert readings.found[BAD]["failure"] == expected
-    assert ("before" in readings.found[BAD]) is not fails_before
-    assert {*readings.found[GOOD]} >= {"kind", "facts", "before", "after"}
-    assert "failure" not in readings.found[GOOD]
+    bad, good = (readings.found[uri].document() for uri in (BAD, GOOD))
+    assert bad["failure"] == expected
+    assert ("before" in bad) is not fails_before
+    assert good.keys() >= {"kind", "facts", "before", "after"}
+    assert "failure" not in good
 
 
 def test_all_servers_are_read_at_the_same_time(
@@ -116,15 +118,15 @@ def test_all_servers_are_read_at_the_same_time(
     meeting = threading.Barrier(2, timeout=10)
     read = counts_of()
 
-    def read_together(connection: Any, kind: ServerKind) -> ServerCounts:
+    def read_together(connection: Any, kind: ServerKind) -> Reading:
         meeting.wait()
-        counts: ServerCounts = read(connection, kind)
+        counts: Reading = read(connection, kind)
         return counts
 
     monkeypatch.setattr(servers, "read_counts", read_together)
     readings.before()
     readings.after()
-    assert all("after" in found for found in readings.found.values())
+    assert all(found.after.operations for found in readings.found.values())
 
 
 def test_a_database_whose_kind_may_not_be_seen_is_described_without_it() -> None:
@@ -219,7 +221,7 @@ def test_monitors_do_not_wait_for_each_other() -> None:
     others = threading.Barrier(len(names))
     watched = Sampling(1_000_000_000).open(Meeting(name, others) for name in names)
     assert [one.name for one in watched] == names
-    assert [dict(one.facts) for one in watched] == [
+    assert [one.facts.document() for one in watched] == [
         {"of": "first"},
         {"failure": "it does not answer"},
         {"failure": "KeyError: 'olcDatabase'"},

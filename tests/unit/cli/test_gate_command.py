@@ -26,10 +26,11 @@ from ldapslam.cli.study.gate_runs import Runs
 from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
 from ldapslam.reports.comparing.making import facts_before
-from ldapslam.reports.comparing.readings import METRICS, Reading
+from ldapslam.reports.comparing.readings import METRICS
 from ldapslam.studies.baseline import Baseline, BaselineRun, GateFile, save_baseline
 from ldapslam.studies.gate import Made
 from ldapslam.studies.study_file import StudyLab
+from support.figures import figure
 
 JOB = """\
 name: gate
@@ -64,13 +65,13 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--aa --new ldap://h", "--aa has one side alone"),
         ("--new ldap://h --tolerance 5", "--tolerance: expected a percentage"),
         ("--new ldap://h --tolerance 150%", "less than 100%, got '150%'"),
-        ("--new ldap://h --metric p98", "--metric: unknown metric 'p98'"),
+        ("--new ldap://h --metric p98", "--metric: unknown statistic 'p98'"),
         ("--new http://h", "--new: "),
         (
             "--new ldap://h --time 5s --set run.warm_up=1s",
             "6 runs of each side, with a measure phase of 500ms, take 24s;",
         ),
-        ("--new ldap://h --metric total_time", "no operation of the job has"),
+        ("--new ldap://h --metric elapsed", "no operation of the job has"),
         ("--lab slapd --new lab.settings.bogus=1", "no setting of this name"),
         ("--lab slapd --new users=3 --set targets.replica=ldap://h", "'replica'"),
         ("--new user=3", "user"),
@@ -124,7 +125,7 @@ def test_a_server_that_dies_never_leaves_a_pass_behind(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate_runs, "Runs", _DyingRuns)
-    same = {("search", METRICS["throughput"]): Reading(1000.0, None, 0, "")}
+    same = {("search", METRICS["throughput"]): figure(1000.0)}
     monkeypatch.setattr(gate_making, "readings_of", lambda _: same)
     arguments = ("--new", "ldap://new", "--metric", "throughput", "--out", "out")
     assert main.run(["gate", str(job), *arguments]) == ExitCode.TARGET
@@ -228,7 +229,7 @@ def test_a_p99_that_a_baseline_lacks_is_left_out_unless_it_is_asked_for(
     monkeypatch.setattr(Baseline, "unknown", lambda *_: {})
     figures = {"throughput": 400.0, "p50": 900.0, "p99": None, "errors": 0.0}
     found = {
-        ("readers.search", METRICS[name]): Reading(value, None, 0, "", 1000)
+        ("readers.search", METRICS[name]): figure(value, "", 1000)
         for name, value in figures.items()
     }
     monkeypatch.setattr(gate_making, "readings_of", lambda _: found)

@@ -16,7 +16,7 @@ from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.units import NS_PER_S
 from ldapslam.cli.study import gate_making
 from ldapslam.cli.study.gate_making import Making
-from ldapslam.reports.comparing.readings import METRICS, Reading, Readings
+from ldapslam.reports.comparing.readings import METRICS, Readings
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.studies.gate import (
     CANNOT_TELL,
@@ -28,6 +28,7 @@ from ldapslam.studies.gate import (
     Tolerances,
     order_of,
 )
+from support.figures import figure
 
 LIMIT_S = 100.0
 CLOCK = "ldapslam.cli.study.gate_making.time.monotonic"
@@ -86,7 +87,7 @@ class Runs:
         self.gone.append((side, why))
 
     def readings(self, _: Any) -> Readings:
-        return {THROUGHPUT: Reading(next(self.values), None, 0, "")}
+        return {THROUGHPUT: figure(next(self.values))}
 
 
 Made = tuple[Gate, Making, str]
@@ -210,7 +211,7 @@ def test_a_figure_that_is_missing_ends_it_at_once(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = Runs(each_s=1.0)
-    missing = {THROUGHPUT: Reading(None, None, 0, "1,000 requests (it has 7)")}
+    missing = {THROUGHPUT: figure(None, "1,000 requests (it has 7)")}
     monkeypatch.setattr(runs, "readings", lambda _: missing)
     gate, _, why = make(runs)
     assert (gate.size, gate.answer().answer) == (1, CANNOT_TELL)
@@ -229,7 +230,7 @@ def test_a_new_side_that_collapses_is_a_regression_without_any_figure(
     size: int,
 ) -> None:
     runs = Runs(each_s, verdict=lambda _, side: "FAIL" if side == NEW else "PASS")
-    missing = {THROUGHPUT: Reading(None, None, 0, "answers")}
+    missing = {THROUGHPUT: figure(None, "answers")}
     monkeypatch.setattr(runs, "readings", lambda _: missing)
     gate, *_ = make(runs)
     assert (gate.answer().answer, gate.size) == (answer, size)
@@ -257,10 +258,10 @@ class ShortRuns(Runs):
     def readings(self, _: Any) -> Readings:
         sample = round(400 * self.duration_ns / NS_PER_S)
         needs = f"1,000 requests (it has {sample})"
-        p99 = Reading(None, None, 0, needs, sample)
+        p99 = figure(None, needs, sample)
         if sample >= 1000:
-            p99 = Reading(3000.0, None, 0, "", sample)
-        return {THROUGHPUT: Reading(400.0, None, 0, ""), P99: p99}
+            p99 = figure(3000.0, "", sample)
+        return {THROUGHPUT: figure(400.0), P99: p99}
 
 
 def test_runs_that_are_too_short_for_a_percentile_are_made_longer(make: Make) -> None:
@@ -321,7 +322,7 @@ def test_a_percentile_is_left_out_of_the_operations_alone_that_lack_it(
 
     class RarelyModified(ShortRuns):
         def readings(self, summary: Any) -> Readings:
-            rare = Reading(None, None, 0, "1,000 requests (it has 4)", 4)
+            rare = figure(None, "1,000 requests (it has 4)", 4)
             return {**super().readings(summary), ("modify", METRICS["p99"]): rare}
 
     runs = RarelyModified(each_s=2.0)
@@ -341,8 +342,8 @@ def test_a_percentile_that_requests_without_an_answer_keep_away_is_not_left_out(
 ) -> None:
     """It has its requests: that it is missing is what the servers did."""
     runs = ShortRuns(each_s=2.0)
-    silent = Reading(None, None, 0, "an answer to each request", sample)
-    found = {THROUGHPUT: Reading(400.0, None, 0, ""), P99: silent}
+    silent = figure(None, "an answer to each request", sample)
+    found = {THROUGHPUT: figure(400.0), P99: silent}
     monkeypatch.setattr(runs, "readings", lambda _: found)
     monkeypatch.setattr(runs, "longer_ns", lambda _: None)
     gate, made, _ = make(runs, LIMIT_S, ["p99"])
@@ -357,7 +358,7 @@ def test_a_percentile_that_the_new_side_alone_lacks_is_not_left_out(
         def readings(self, summary: Any) -> Readings:
             found = super().readings(summary)
             if summary.side == OLD:
-                found[P99] = Reading(3000.0, None, 0, "", 2000)
+                found[P99] = figure(3000.0, "", 2000)
             return found
 
     gate, *_ = make(OldHasIt(each_s=2.0), 53.0, ["p99"])
@@ -405,7 +406,7 @@ def test_a_baseline_of_another_making_is_refused_after_the_first_run_that_there_
     count: int,
 ) -> None:
     runs = Runs(1.0, spoilt=spoilt, is_gone=lambda number, _: number == gone)
-    old = {THROUGHPUT: Reading(1000.0, None, 0, "")}
+    old = {THROUGHPUT: figure(1000.0)}
     gate, begun = making(runs, baseline=[old] * 5)
     baseline: Any = _Baseline()
     with pytest.raises(ConfigError, match="threads: 16 then, 4 now"):

@@ -12,6 +12,7 @@ from ldapslam.cli.outcome import show_outcome
 from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.facts import AgentFacts, Manifest, ServerIdentity, Target
 from ldapslam.results.store import Store
 from support.invocation import with_json
 from support.store import Scenario, fill
@@ -74,16 +75,17 @@ def test_a_product_whose_version_is_hidden_is_named() -> None:
     observed = {
         "d": {"facts": {"kind": "slapd", "vendor": "OpenLDAP", "version": None}}
     }
-    assert products({"servers": servers, "observations": observed}) == (
+    known = {"servers": servers, "observations": observed}
+    assert products(Manifest.parsed(known), {}) == (
         "OpenLDAP slapd, version not readable: a, d; V 2: b; product unknown: c"
     )
     version = "OpenLDAP: slapd 2.5.13+dfsg-5 (Feb  8 2023 01:56:12)"
-    assert products({"servers": {"e": {"monitor_version": version}}}) == (
-        "OpenLDAP: slapd 2.5.13+dfsg-5: e"
-    )
-    targets = [{"uri": "a", "bind_dn": "cn=x"}, {"uri": "d", "bind_dn": None}]
-    agents = {"one": {}, "two": {"targets": targets}}
-    told = products({"servers": servers, "observations": observed, "agents": agents})
+    assert products(
+        Manifest(servers={"e": ServerIdentity(monitor_version=version)}), {}
+    ) == ("OpenLDAP: slapd 2.5.13+dfsg-5: e")
+    targets = Target(uri="a", bind_dn="cn=x"), Target(uri="d", bind_dn=None)
+    agents = {"one": AgentFacts(), "two": AgentFacts(targets=targets)}
+    told = products(Manifest.parsed(known), agents)
     assert told == (
         "OpenLDAP slapd, version not readable as cn=x: a; V 2: b; product unknown: c; "
         "OpenLDAP slapd, version not readable anonymously: d"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,6 +13,8 @@ import pytest
 
 from ldapslam.cli.command_tree import Commands, short_help
 from ldapslam.cli.main import cli
+from ldapslam.results.store import Store
+from support.store import Scenario, fill
 
 #: gRPC, a database, and what computes and draws.
 _HEAVY = "grpc jinja2 matplotlib numpy sqlalchemy typst"
@@ -52,7 +55,17 @@ _JOB = Path(__file__).parents[3] / "configs" / "jobs" / "search.yaml"
 def test_short_commands_import_nothing_heavy(
     arguments: str, heavy: str, code: int
 ) -> None:
-    words = arguments.replace("JOB", str(_JOB)).split()
+    _check_imports(arguments.replace("JOB", str(_JOB)).split(), heavy, code)
+
+
+def test_a_text_report_imports_neither_grpc_nor_what_draws(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "results.sqlite") as store:
+        fill(store, Scenario(measure_s=3))
+    words = ["report", str(tmp_path), "--format", "text"]
+    _check_imports(words, "cryptography grpc jinja2 matplotlib typst", 0)
+
+
+def _check_imports(words: Sequence[str], heavy: str, code: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, heavy, *words], capture_output=True, text=True
     )

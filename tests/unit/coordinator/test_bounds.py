@@ -20,9 +20,9 @@ from ldapslam.coordinator import store_writer
 from ldapslam.coordinator.bounds import Bound
 from ldapslam.coordinator.runs import ingest
 from ldapslam.coordinator.runs.ingest import (
-    agent_facts,
     interval_record,
     monitor_news,
+    reported_facts,
 )
 from ldapslam.coordinator.security import audit_log
 from ldapslam.coordinator.security.access import NOBODY
@@ -66,7 +66,7 @@ def take_workers(count: int) -> None:
 
 
 def take_facts(characters: int) -> None:
-    agent_facts(json.dumps({"x": "y" * (characters - len('{"x": ""}'))}))
+    reported_facts(json.dumps({"tls": "y" * (characters - len('{"tls": ""}'))}))
 
 
 def take_monitor(**kind: object) -> None:

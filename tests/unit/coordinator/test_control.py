@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,11 @@ from ldapslam.proto.agent_pb2 import (
 from ldapslam.proto.operator_pb2 import (
     IntervalFigures,
     ListRunsRequest,
+    RunUpdate,
 )
 from ldapslam.proto.schedule_pb2 import ListAuditRequest
 from ldapslam.results import audit
+from ldapslam.results.facts import Manifest
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import (
@@ -131,8 +132,8 @@ async def test_agents_are_told_to_start_only_once_that_is_stored(
     run_id = await world.submit()
     commit, told = world.store.set_manifest, world.now_ns
 
-    def slowly(run_id: str, facts: Mapping[str, Any]) -> None:
-        if "t0" in facts and world.now_ns == told:
+    def slowly(run_id: str, facts: Manifest) -> None:
+        if facts.t0 and world.now_ns == told:
             world.now_ns += S  # the disk took so long
         commit(run_id, facts)
 
@@ -140,8 +141,9 @@ async def test_agents_are_told_to_start_only_once_that_is_stored(
     await world.report(run_id, ready=agent_pb2.AgentReady())
     _, start = await world.commands(2)
     assert start.start.t0_mono_ns == told + S + 2 * S
-    t0 = world.store.run(run_id).manifest["t0"]
-    assert t0["mono_ns"] == start.start.t0_mono_ns
+    t0 = world.store.run(run_id).manifest.t0
+    assert t0 is not None
+    assert t0.mono_ns == start.start.t0_mono_ns
 
 
 async def test_what_was_said_of_the_attempt_or_by_the_process_before_does_not_count(
@@ -178,7 +180,7 @@ async def test_operations_that_an_agent_reports_twice_are_counted_once(
         assert (await world.report(run_id, ready=ready)).status == COMMITTED
     await world.report(run_id, started=agent_pb2.AgentStarted())
     manifest = world.store.run(run_id).manifest
-    assert manifest["control_operations"] == {"ldap://ds": {"bind": 2}}
+    assert manifest.control_operations == {"ldap://ds": {"bind": 2}}
 
 
 async def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
@@ -439,19 +441,18 @@ async def test_facts_of_the_coordinator_are_its_own_the_drift_of_a_clock_among_t
 ) -> None:
     await world.beat(5_000_000)
     run_id = await world.submit()
-    claimed = {"epoch": 99, "clock_offset_us": 0, "realtime": True}
-    ready = agent_pb2.AgentReady(facts_json=json.dumps(claimed))
+    ready = agent_pb2.AgentReady(facts_json=json.dumps({"realtime": True}))
     assert (await world.report(run_id, ready=ready)).status == COMMITTED
     await world.report(run_id, started=agent_pb2.AgentStarted())
     before = world.store.agents(run_id)["a"]
-    assert (before["epoch"], before["realtime"]) == (3, True)
+    assert (before.epoch, before.realtime) == (3, True)
     world.now_ns += 600 * S
     await world.beat(4_000_000)
     await world.report(run_id, finished=agent_pb2.AgentFinished())
     facts = world.store.agents(run_id)["a"]
-    assert facts["clock_offset_us"] == before["clock_offset_us"] == 5_000
-    assert facts["clock_drift_us"] == 1_000
-    assert facts["clock_offset_bound_us"] == before["clock_offset_bound_us"]
+    assert facts.clock_offset_us == before.clock_offset_us == 5_000
+    assert facts.clock_drift_us == 1_000
+    assert facts.clock_offset_bound_us == before.clock_offset_bound_us
 
 
 async def test_an_agent_whose_report_is_refused_fails_the_run_at_once(
@@ -476,8 +477,9 @@ async def test_when_a_run_was_told_to_drain_is_in_its_manifest(world: World) -> 
     await world.report(run_id, finished=agent_pb2.AgentFinished())
     assert (await world.end_of(run_id)).state == "cancelled"
     manifest = world.store.run(run_id).manifest
-    since_t0_ns = told_ns - manifest["t0"]["mono_ns"]
-    assert manifest["ending"]["drained_ns"] == since_t0_ns
+    assert manifest.t0 is not None
+    assert manifest.ending is not None
+    assert manifest.ending.drained_ns == told_ns - manifest.t0.mono_ns
 
 
 async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
@@ -523,9 +525,9 @@ async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
     unread = updates.qsize()
     with exceeds():
         for _ in range(2 - unread):
-            run._notify(figures=IntervalFigures())
+            run._notify(RunUpdate(figures=IntervalFigures()))
     with exceeds(UNREAD=1):
-        run._notify(figures=IntervalFigures())
+        run._notify(RunUpdate(figures=IntervalFigures()))
     assert updates.qsize() == 2
 
 

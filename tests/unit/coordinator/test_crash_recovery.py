@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,21 +11,24 @@ import pytest
 from ldapslam.base.errors import AgentLost
 from ldapslam.coordinator.runs.crash_recovery import (
     Resume,
-    ending_document,
+    ending_facts,
     recovery_of,
 )
 from ldapslam.coordinator.runs.run import Ending, Part, RunState
+from ldapslam.results.facts import AgentFacts, Manifest, Start
 from ldapslam.results.records import OpenRun, RunRecord, SubmissionRecord
 
-T0 = {"mono_ns": 7, "boot_id": "boot"}
-FACTS = {"a": {"epoch": 3}, "b": {"epoch": 1, "part": "ended"}}
+T0 = Start(mono_ns=7, boot_id="boot")
+FACTS = {"a": AgentFacts(epoch=3), "b": AgentFacts(epoch=1, part="ended")}
 
 
-def left(state: str, facts: dict[str, Any] = FACTS, **manifest: Any) -> OpenRun:
+def left(
+    state: str, facts: Mapping[str, AgentFacts] = FACTS, **manifest: Any
+) -> OpenRun:
     record = RunRecord(
         *("run", "job", "", "", 1, "", ""),
         agents=("a", "b"),
-        manifest=manifest,
+        manifest=Manifest(**manifest),
         state=state,
     )
     return OpenRun(record, SubmissionRecord(b""), facts)
@@ -50,7 +54,9 @@ def test_a_run_with_load_goes_on(state: str, part: Part) -> None:
 
 
 def test_a_part_is_what_the_agents_facts_say() -> None:
-    plan = recovery_of(left("ready", {"a": {"part": "started"}, "b": {}}, t0=T0))
+    plan = recovery_of(
+        left("ready", {"a": AgentFacts(part="started"), "b": AgentFacts()}, t0=T0)
+    )
     assert isinstance(plan, Resume)
     assert plan.parts == {"a": Part.STARTED, "b": Part.PREPARED}
 
@@ -58,7 +64,7 @@ def test_a_part_is_what_the_agents_facts_say() -> None:
 def test_what_a_run_was_to_end_in_is_kept() -> None:
     error = AgentLost("b", 5.0)
     ending = Ending(RunState.FAILED, str(error), error)
-    plan = recovery_of(left("draining", t0=T0, ending=ending_document(ending)))
+    plan = recovery_of(left("draining", t0=T0, ending=ending_facts(ending)))
     assert isinstance(plan, Resume)
     assert plan.ending.state is RunState.FAILED
     assert isinstance(plan.ending.error, AgentLost)
@@ -66,10 +72,10 @@ def test_what_a_run_was_to_end_in_is_kept() -> None:
 
 
 def test_the_time_that_a_run_was_first_told_to_drain_is_kept() -> None:
-    planned = ending_document(Ending(), 60)
-    failed = ending_document(Ending(RunState.FAILED, "lost"), 70, planned)
-    assert (planned["drained_ns"], failed["drained_ns"]) == (60, 60)
-    assert failed["state"] == "failed"
+    planned = ending_facts(Ending(), 60)
+    failed = ending_facts(Ending(RunState.FAILED, "lost"), 70, planned)
+    assert (planned.drained_ns, failed.drained_ns) == (60, 60)
+    assert failed.state == "failed"
     # before T0 was told
-    early = ending_document(Ending(RunState.CANCELLED, "by ana"))
-    assert early["drained_ns"] is None
+    early = ending_facts(Ending(RunState.CANCELLED, "by ana"))
+    assert early.drained_ns is None

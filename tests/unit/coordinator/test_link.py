@@ -77,6 +77,14 @@ async def test_a_command_reaches_the_stream_that_waits_until_the_session_ends() 
     assert await waiting == []
 
 
+async def test_one_command_for_two_agents_has_a_number_of_each() -> None:
+    command, first, second = stop("x"), new_link("before"), new_link()
+    first.send(command)
+    second.send(command)
+    assert await take(first, 2) == [(1, "before"), (2, "x")]
+    assert await take(second, 1) == [(1, "x")]
+
+
 def test_clock_samples_of_another_session_are_ignored() -> None:
     link = new_link(opened_ns=1_000)
     link.add_sample(ClockSample(0, 999, 999, 0), now_ns=2_000)

@@ -10,13 +10,20 @@ import pytest
 
 from ldapslam.base.errors import FleetError, RunAborted
 from ldapslam.coordinator.fleet.selection import first_of_each_host
-from ldapslam.coordinator.runs.ingest import merged, monitor_news
+from ldapslam.coordinator.runs.ingest import monitor_news, with_report
 from ldapslam.coordinator.runs.run import (
     MonitorEnded,
     MonitorPrepared,
     MonitorProgressed,
 )
 from ldapslam.proto import monitor_pb2 as pb
+from ldapslam.results.facts import (
+    Observation,
+    Observed,
+    ObserverCost,
+    Reading,
+    ReplicationFacts,
+)
 from ldapslam.results.records import Metric, MonitorSample
 from ldapslam.transport.messages import ProtocolError, failure_message
 
@@ -56,8 +63,8 @@ def test_what_is_observed_is_what_was_reported() -> None:
         Metric("cpu_user", "s", "counter"),
         Metric("memory_used", "bytes", "gauge"),
     ]
-    assert monitor.facts == {"cores": 2}
-    assert found.facts == {"observations": {URI: {"kind": "slapd"}}}
+    assert monitor.facts.document() == {"cores": 2}
+    assert found.facts == Observed(observations={URI: Observation(kind="slapd")})
 
     samples = [
         pb.MonitorSample(monitor="host h", at_ns=-5, took_ns=7, values=[1.0, 2.0]),
@@ -74,8 +81,8 @@ def test_what_is_observed_is_what_was_reported() -> None:
         assert isinstance(failed, MonitorEnded)
         assert str(error) in failed.reason
         assert isinstance(failed.refusal, FleetError) == isinstance(error, FleetError)
-    ended = monitor_news(finished(t0={"mono_ns": 0}, replication={}), 10)
-    assert ended.facts == {"replication": {}}, "facts of another kind are not kept"
+    ended = monitor_news(finished(replication={}), 10)
+    assert ended.facts == Observed(replication=ReplicationFacts())
 
 
 def finished(**of: Any) -> pb.MonitorReport:
@@ -85,17 +92,9 @@ def finished(**of: Any) -> pb.MonitorReport:
 @pytest.mark.parametrize(
     "of",
     [
-        {"observations": [1]},
-        {"observations": {URI: 1}},
-        {"observations": {URI: {"before": 1}}},
-        {"observations": {URI: {"before": {"operations": {"add": -1}}}}},
         {"observations": {URI: {"before": {"operations": {"add": 1.5}}}}},
-        {"observations": {URI: {"after": {"operations": {}, "started": 7}}}},
-        {"observations": {URI: {"control_operations": {"add": None}}}},
-        {"observations": {URI: {"before": {"sent": {"h:1": "x"}}}}},
-        {"observations": {URI: {"facts": [1]}}},
-        {"replication": "fine"},
-        {"observer_cost": {"cpu_s": "much"}},
+        {"replication": {"trees": [{"suffix": "dc=example"}]}},
+        {"t0": {"mono_ns": 0}},
         {"observations": {URI: {"facts": json.loads("[" * 30 + "]" * 30)}}},
     ],
 )
@@ -128,17 +127,17 @@ def test_samples_of_no_time_of_the_run_are_left_out() -> None:
 
 
 def test_what_is_found_later_joins_what_was_found_before() -> None:
-    known = {
-        "python": "3.11",
-        "observations": {URI: {"kind": "slapd", "before": {}}},
-        "observer_cost": {"cpu_s": 1.5},
-    }
-    news = {
-        "observations": {URI: {"after": {}}, "ldap://ds2": {"kind": "389-ds"}},
-        "observer_cost": {"cpu_s": 0.5},
-        "replication": {"converged": True},
-    }
-    assert merged(known, news) == {
+    other = Observation(kind="389-ds")
+    known = Observed(
+        observations={URI: Observation(kind="slapd", before=Reading())},
+        observer_cost=ObserverCost(cpu_s=1.5),
+    )
+    news = Observed(
+        observations={URI: Observation(after=Reading()), "ldap://ds2": other},
+        observer_cost=ObserverCost(cpu_s=0.5),
+        replication=ReplicationFacts(converged=True),
+    )
+    assert with_report(known, news).document() == {
         "observations": {
             URI: {"kind": "slapd", "before": {}, "after": {}},
             "ldap://ds2": {"kind": "389-ds"},

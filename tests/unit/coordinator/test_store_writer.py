@@ -35,6 +35,7 @@ from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.plan import ReportRoom
 from ldapslam.jobs.planning import run_plan
 from ldapslam.results import store as results_store
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.records import IntervalRecord, Part, Taken
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes, room_bytes
@@ -47,7 +48,7 @@ async def create_run(writer: StoreWriter, part: Part | None = None) -> None:
     """A run in the store, and agent load1 in it when it has a part."""
     await writer.call(writer.store.create_run, run_record(Scenario()))
     if part is not None:
-        await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, part)
+        await writer.call(writer.store.put_agent, RUN_ID, "load1", AgentFacts(), part)
 
 
 @contextmanager
@@ -148,32 +149,38 @@ async def test_a_locked_store_has_all_once_it_is_free(
     ) as other:
         other.execute("BEGIN IMMEDIATE")
         for agent in ("load1", "load2"):
-            writer.post(writer.store.put_agent, RUN_ID, agent, {"cpu": "x"})
+            writer.post(writer.store.put_agent, RUN_ID, agent, AgentFacts(libldap="x"))
         for _ in range(2):  # each time: what is not stored is not acknowledged
             with pytest.raises(StoreError, match="2 writes wait for the store"):
                 await writer.flush()
         other.execute("ROLLBACK")
     await writer.flush()
     found = await writer.call(writer.store.agents, RUN_ID)
-    assert found == {"load1": {"cpu": "x"}, "load2": {"cpu": "x"}}
+    assert found == {"load1": AgentFacts(libldap="x"), "load2": AgentFacts(libldap="x")}
 
 
-@pytest.mark.parametrize("bad", [({"cpu": object()},), ({}, open_part(1 << 64))])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (AgentFacts().model_copy(update={"part": object()}),),
+        (AgentFacts(), open_part(1 << 64)),
+    ],
+)
 async def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
     writer: StoreWriter, bad: tuple[Any, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     put = writer.store.put_agent
     await create_run(writer)
     with stuck(writer):
-        writer.post(put, "removed", "load1", {})
+        writer.post(put, "removed", "load1", AgentFacts())
         writer.post(put, RUN_ID, "load1", *bad)
-        writer.post(put, RUN_ID, "load2", {"cpu": "x"})
+        writer.post(put, RUN_ID, "load2", AgentFacts(libldap="x"))
     await writer.flush("another run")
     with pytest.raises(StoreRefused):
         await writer.flush(RUN_ID)
     await writer.flush(RUN_ID)
     found = await writer.call(writer.store.agents, RUN_ID)
-    assert found == {"load2": {"cpu": "x"}}
+    assert found == {"load2": AgentFacts(libldap="x")}
     assert not writer.is_over
     assert "a write of a run that was removed: no run 'removed'" in caplog.text
 
@@ -185,7 +192,7 @@ async def test_a_store_that_is_taken_ends_all(
     await create_run(writer)
     with Store.open(tmp_path / "results.sqlite") as store:
         store.claim("second")
-    writer.post(writer.store.put_agent, RUN_ID, "load1", {"cpu": "x"})
+    writer.post(writer.store.put_agent, RUN_ID, "load1", AgentFacts(libldap="x"))
     for _ in range(2):
         with pytest.raises(StoreError, match="another coordinator: second"):
             await writer.flush()
@@ -213,7 +220,9 @@ async def test_what_is_posted_together_is_one_commit(writer: StoreWriter) -> Non
     with stuck(writer):
         before = writer.store.writes.commits
         for number in range(100):
-            writer.post(writer.store.put_agent, RUN_ID, f"a{number}", {"n": number})
+            writer.post(
+                writer.store.put_agent, RUN_ID, f"a{number}", AgentFacts(workers=number)
+            )
     await writer.flush()
     assert len(writer.store.agents(RUN_ID)) == 100
     assert writer.store.writes.commits - before <= 2

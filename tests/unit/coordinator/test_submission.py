@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,7 +32,6 @@ def test_a_job_becomes_a_run() -> None:
     assert record.plan.boundaries_ns[-1] == S
     assert [stream.name for stream in record.plan.streams] == ["readers"]
     assert record.plan.validity == Validity()
-    assert json.loads(json.dumps(record.manifest)) == record.manifest
     assert loaded.limits == RunLimits(planned_ns=S, grace_ns=S)
     assert loaded.selection == Selection(most=3)
     assert loaded.targets == {"ds1"}
@@ -61,7 +59,7 @@ def test_a_file_that_was_not_sent_along_is_refused() -> None:
     loaded = load_submission(submission(text, files={"ca.pem": b"x", "y": b"z"}), NOW)
     # only what the job names goes on to the agents
     assert dict(loaded.assignment.files) == {"ca.pem": b"x"}
-    assert list(loaded.record.manifest["files"]) == ["ca.pem"]
+    assert list(loaded.record.manifest.files) == ["ca.pem"]
 
 
 def test_all_faults_of_a_job_are_told() -> None:

@@ -22,7 +22,7 @@ from ldapslam.results.rows import note_addition
 from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill
 
-DOCUMENT = {"run_id": RUN_ID, "parts": {}, "word": "ä"}
+DOCUMENT: Any = {"run_id": RUN_ID, "parts": {}, "word": "ä"}
 DIED = Judgement(problem="its process ended with -9")
 SOUND = Judgement("PASS", (), DOCUMENT)
 ALTERED = Judgement("PASS", (), DOCUMENT, altered=("job has others",))

@@ -16,8 +16,6 @@ from ldapslam.jobs.fields.thresholds import (
     ServerFigure,
     ServerThreshold,
     Threshold,
-    figure,
-    matching,
     parse_criterion,
     share_of,
 )
@@ -34,96 +32,6 @@ def parse_server_threshold(text: str) -> ServerThreshold:
     threshold = parse_criterion(text)
     assert isinstance(threshold, ServerThreshold)
     return threshold
-
-
-def figures(**changes: Any) -> dict[str, Any]:
-    return {
-        "completed": 100,
-        "succeeded": 100,
-        "failed": 0,
-        "throughput_per_s": 10.0,
-        "response_time_us": {"p99": 4000.0, "mean": 500.0, "p99_99": None},
-        **changes,
-    }
-
-
-RESULT = {
-    "streams": {
-        "readers": {
-            "search": figures(kind="search", empty=25),
-            "root": figures(
-                kind="search", response_time_us={"p99": 9000.0}, throughput_per_s=3.0
-            ),
-        },
-        "writers": {
-            "modify": figures(completed=90, failed=9, timed_out=8, unresolved=2),
-            "idle": figures(completed=0, throughput_per_s=0.0, response_time_us={}),
-        },
-        "late": {"add": figures(dropped=100)},
-        "sessions": {
-            "bind": figures(completed=80, succeeded=60, expected=20, abandoned=20),
-            "unbind": figures(kind="unbind", response_time_us={"p99": None}),
-        },
-    },
-    "connections": {
-        "late": {},
-        "readers": {
-            "connect_time_us": {"p95": 2500.0},
-            "elapsed_s": 12.5,
-            "outage_longest_s": 1.5,
-            "outage_total_s": 2.0,
-            "outage_share": 0.02,
-        },
-        "writers": {"connect_time_us": {"p95": None}, "elapsed_s": None},
-        "sessions": {"connect_time_us": {"p95": 7000.0}, "elapsed_s": 3.0},
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("text", "figures_of"),
-    [
-        ("readers.search.response_time.p99 < 5ms", {"readers.search": 4000.0}),
-        (
-            "readers.*.response_time.p99 < 5ms",
-            {"readers.search": 4000.0, "readers.root": 9000.0},
-        ),
-        ("*.search.response_time.mean < 5ms", {"readers.search": 500.0}),
-        ("readers.root.throughput > 5/s", {"readers.root": 3.0}),
-        # (9 + 8 + 2) of 90 + 8 + 2 sent
-        ("writers.modify.errors < 20%", {"writers.modify": 0.19}),
-        # and 100 more that could not be sent
-        ("late.*.errors < 20%", {"late.add": 0.5}),
-        ("readers.search.response_time.p99_99 < 5ms", {"readers.search": None}),
-        ("readers.search.service_time.p99 < 5ms", {"readers.search": None}),
-        ("writers.idle.errors <= 100%", {"writers.idle": None}),
-        ("nobody.search.errors < 1%", {}),
-        # 20 of 80 completed and 20 abandoned
-        ("sessions.bind.expected < 30%", {"sessions.bind": 0.2}),
-        ("writers.modify.timed_out < 10%", {"writers.modify": 0.08}),
-        ("writers.modify.unresolved < 1%", {"writers.modify": 0.02}),
-        # Nothing comes back after an unbind: it has no times, though it has a rate.
-        ("sessions.*.response_time.p99 < 5ms", {"sessions.bind": 4000.0}),
-        ("sessions.unbind.throughput > 5/s", {"sessions.unbind": 10.0}),
-        # Only searches return entries.
-        ("*.*.empty < 5%", {"readers.search": 0.25, "readers.root": 0.0}),
-        # Of streams.
-        ("readers.*.connect_time.p95 < 3ms", {"readers.*": 2500.0}),
-        ("sessions.*.elapsed < 5s", {"sessions.*": 3e6}),
-        ("writers.*.elapsed < 5s", {"writers.*": None}),
-        ("readers.*.outage.longest < 5s", {"readers.*": 1.5e6}),
-        ("readers.*.outage.total < 5s", {"readers.*": 2e6}),
-        ("readers.*.outage.share < 5%", {"readers.*": 0.02}),
-    ],
-)
-def test_a_threshold_is_about_figures(
-    text: str, figures_of: dict[str, float | None]
-) -> None:
-    threshold = parse_threshold(text)
-    assert {
-        f"{stream}.{operation}": figure(threshold, statistics)
-        for stream, operation, statistics in matching(threshold, RESULT)
-    } == figures_of
 
 
 @pytest.mark.parametrize(

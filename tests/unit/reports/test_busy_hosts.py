@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ldapslam.reports.rules.busy_hosts import busy_hosts
+from ldapslam.results.facts import AgentFacts, MonitorFacts
 
 
 def agent(busy: float | None) -> Any:
@@ -21,7 +22,7 @@ def agent(busy: float | None) -> Any:
 def monitor(busy: float, uri: str, boot: str = "b", kind: str = "host") -> Any:
     means = {"cpu_user": 4 * busy, "cpu_idle": 3 * (1 - busy), "cpu_iowait": 1 - busy}
     means["memory_used"] = 9e9
-    facts = {"kind": kind, "boot_id": boot, "serves": {"supplier": [uri]}}
+    facts = MonitorFacts(kind=kind, boot_id=boot, serves={"supplier": (uri,)})
     return SimpleNamespace(name=uri, facts=facts, means=means)
 
 
@@ -29,7 +30,11 @@ def lines(
     agents: dict[str, float | None], facts: dict[str, Any], *monitors: Any
 ) -> list[str]:
     collected = SimpleNamespace(agents={name: agent(of) for name, of in agents.items()})
-    evidence: Any = SimpleNamespace(collected=collected, facts=facts, monitors=monitors)
+    evidence: Any = SimpleNamespace(
+        collected=collected,
+        facts={name: AgentFacts.parsed(one) for name, one in facts.items()},
+        monitors=monitors,
+    )
     return list(busy_hosts(evidence))
 
 
@@ -54,7 +59,7 @@ def test_a_server_without_cpu_left_carries_no_more() -> None:
     ("facts", "monitors", "server"),
     [
         ({"host": {"boot_id": "b"}}, [monitor(0.9, "ldap://a")], "ldap://a"),
-        ({"host": "by name", "shares_host_with_target": True}, [], "a server"),
+        ({"shares_host_with_target": True}, [], "a server"),
     ],
 )
 def test_of_a_host_that_both_share_neither_is_known_to_be_the_limit(

@@ -16,6 +16,7 @@ from ldapslam.reports.collect.clocks import DRIFT_LIMIT, clock_of, clocks_of
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.report_document import document
+from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.records import ClockSample
 from ldapslam.results.store import Store
 from support.intervals import NS_PER_S, Interval
@@ -98,12 +99,8 @@ def test_an_exchange_that_was_held_up_says_no_more_than_its_neighbours() -> None
 
 def test_over_a_link_that_turned_slow_what_was_known_at_t0_still_holds() -> None:
     slow = [one._replace(bound_ns=200_000 * US) for one in samples([0, 0, 0])]
-    facts = {
-        "load1": {
-            "clock_offset_us": TOLD_NS / 1000,
-            "clock_offset_bound_us": 80,
-        }
-    }
+    told = AgentFacts(clock_offset_us=TOLD_NS / 1000, clock_offset_bound_us=80)
+    facts = {"load1": told}
     clock = clocks_of({"load1": slow}, facts)["load1"]
     assert len(clock.deviations) == 3
     # 100 ppm of the 20 s since T0 above the bound then
@@ -113,7 +110,7 @@ def test_over_a_link_that_turned_slow_what_was_known_at_t0_still_holds() -> None
 
 def test_deviations_count_from_the_offset_that_t0_was_told_by() -> None:
     found = samples([40, 40, 40])
-    facts = {"load1": {"clock_offset_us": TOLD_NS / 1000}}
+    facts = {"load1": AgentFacts(clock_offset_us=TOLD_NS / 1000)}
     assert clocks_of({"load1": found}, facts)["load1"].largest.ns == 40 * US
     # unknown: from the first sample
     assert clocks_of({"load1": found}, {})["load1"].largest.ns == 0
@@ -194,7 +191,8 @@ def test_restarts_and_silences_are_on_the_axis_and_in_the_log() -> None:
         ):
             at_utc = f"2026-03-01T12:00:{second + 2:04.1f}00000Z"
             store.add_event(RUN_ID, kind, "for the test", at_utc)
-        store.set_manifest(RUN_ID, {"adopted": ["2026-03-01T12:00:09Z"]})
+        adopted = Manifest(adopted=("2026-03-01T12:00:09Z",))
+        store.set_manifest(RUN_ID, adopted)
 
     summary = summary_of(Scenario(), add=add)
     # the first event is T0; the last two are too near to be told apart

@@ -22,7 +22,9 @@ from ldapslam.reports.comparing.making import NOT_ASKED, NOT_READ, differences_o
 from ldapslam.reports.comparing.tables import document_of, sentence_of, tables_of
 from ldapslam.reports.document import CAUTION, Cell
 from ldapslam.reports.formats.text import render_table
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import OperationSummary
+from ldapslam.results.facts import Manifest
 from ldapslam.results.store import Store
 from support.judged import judge
 from support.store import JOB_TEXT, Scenario, fill
@@ -35,6 +37,8 @@ def summary() -> Summary:
 
 
 def changed(summary: Summary, run_id: str, **fields: Any) -> Summary:
+    if "manifest" in fields:
+        fields["manifest"] = Manifest.parsed(fields["manifest"])
     return replace(summary, run=replace(summary.run, run_id=run_id, **fields))
 
 
@@ -42,7 +46,7 @@ def of_server(cache: int, addresses: str) -> dict[str, Any]:
     uri = f"ldap://{addresses}"
     facts = {"vendor": "OpenLDAP", "settings": {"olcThreads": cache}}
     return {
-        "servers": {uri: {"addresses": addresses}},
+        "servers": {uri: {"addresses": [addresses]}},
         "observations": {uri: {"facts": facts, "before": {"operations": {"add": 7}}}},
     }
 
@@ -68,7 +72,7 @@ def test_what_was_changed_is_named_with_each_runs_value(summary: Summary) -> Non
         "job file · streams · 2 · load · rate": ["150/s", "300/s"],
         "server 1 · settings · olcThreads": ["16", "32"],
     }
-    lacking = changed(summary, "lacking", manifest={"python": "3.11.7"})
+    lacking = changed(summary, "lacking", manifest={})
     assert differences_of([summary, lacking])["ldapslam"] == ["0.1.0", None]
 
 
@@ -167,7 +171,7 @@ def test_repeats_that_differ_are_told(slower: Comparison) -> None:
         sentence_of(p50, slower.tests)
         == "p50 of readers.search is 10.00 % higher (9.76 to 10.24 %)"
     )
-    assert found(slower, "readers", "total_time").verdict == "higher"
+    assert found(slower, "readers", "elapsed").verdict == "higher"
     assert found(slower, "readers.search", "throughput").verdict == "lower"
     errors = found(slower, "readers.search", "errors")
     assert sentence_of(errors, 9).endswith("none on either side")
@@ -249,7 +253,7 @@ def test_single_runs_are_compared_by_batches(summary: Summary) -> None:
     comparison = compare_sides([side("A", summary, 1.0), side("B", summary, 1.0)])
     mean = found(comparison, "writers.modify", "mean")
     assert (mean.sample, mean.verdict) == ("batches", "no difference seen")
-    elapsed = found(comparison, "readers", "total_time")
+    elapsed = found(comparison, "readers", "elapsed")
     assert elapsed.verdict == "cannot tell"
     assert (elapsed.needs or "").startswith("repeated runs")
     assert "does not see what varies from run to run" in text_of(comparison)
@@ -301,7 +305,7 @@ def test_repeats_that_were_made_otherwise_are_told(summary: Summary) -> None:
 
 def test_eighteen_runs_fit_a_terminal(summary: Summary) -> None:
     sides = [side(chr(65 + n), summary, 1 + n / 100) for n in range(18)]
-    sides.append(Side("Z", (changed(summary, "z", manifest={"python": "3" * 70}),)))
+    sides.append(Side("Z", (changed(summary, "z", manifest={"job_file": "3" * 70}),)))
     text = text_of(compare_sides(sides))
     assert max(map(len, text.splitlines())) <= 112
 

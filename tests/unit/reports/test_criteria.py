@@ -14,6 +14,7 @@ from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.operation_range import Outcome
+from ldapslam.results.facts import Manifest, MonitorFacts, Observation, Reading
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
 from ldapslam.results.records import (
     Metric,
@@ -73,7 +74,7 @@ def summary_of(
         cool_down_s=0,
         thresholds=thresholds,
         plan={"streams": [planned], **plan},
-        run={"manifest": manifest or {}},
+        run={"manifest": Manifest.parsed(manifest or {})},
     )
     records = [
         _record(second, change(second, times(second)), (state or {}).get(second, {}))
@@ -232,7 +233,7 @@ def of_monitors(
     def add(store: Store) -> None:
         for number, (kind, uri, metrics, rows) in enumerate(found):
             name = f"{kind} {number}"
-            facts = {"kind": kind, "serves": {"db": [uri]}}
+            facts = MonitorFacts(kind=kind, serves={"db": (uri,)})
             one = MonitorDescription(name, metrics, facts)
             describe_monitors(store, RUN_ID, "load1", [one])
             readings = [
@@ -938,14 +939,14 @@ def test_cpu_per_operation_has_the_range_of_its_operations() -> None:
 def test_what_servers_counted_for_each_request_can_have_a_limit(
     server: int | None, outcome: Outcome
 ) -> None:
-    counted = {
-        "before": {"operations": {"search": 0, "bind": 0}},
-        "after": {"operations": {"search": server, "bind": 0}},
-    }
+    counted = Observation(
+        before=Reading(operations={"search": 0, "bind": 0}),
+        after=Reading(operations={"search": server, "bind": 0}),
+    )
     found = summary_of(
         "server.search.per_sent <= 1.01",
         stream=ON_A,
-        manifest={"observations": {"ldap://a": counted}},
+        manifest={"observations": {"ldap://a": counted.document()}},
     )
     assert found.thresholds[0].outcome is outcome
     per_sent = result_of(found)["books"]["ldap://a"]["search"]["per_sent"]

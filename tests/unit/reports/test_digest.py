@@ -152,7 +152,7 @@ def test_another_document_is_seen(store: Store, name: str) -> None:
 @pytest.mark.parametrize(
     "digest", [{}, {"document": {}}, {"document": {}, "sha256": "x", "signature": 1}]
 )
-def test_a_digest_that_is_none_is_said(store: Store, digest: dict[str, Any]) -> None:
+def test_a_digest_that_is_none_is_said(store: Store, digest: Any) -> None:
     store.set_verdict(RUN_ID, "PASS", digest)
     summary = summarise(store, RUN_ID)
     assert summary.verdict == "INVALID"
@@ -172,10 +172,10 @@ def test_a_later_version_has_more_columns_and_tables(
     assert run.digest is not None
     document = run.digest["document"]
     assert "priority" in document["parts"]["run"]["columns"]
-    older = json.loads(json.dumps(document))
-    known = {name: dict(part) for name, part in older["parts"].items()}
+    older: Any = json.loads(json.dumps(document))
+    known: Any = {name: dict(part) for name, part in older["parts"].items()}
     del known["run_clock"]
-    then = parts_in({"parts": known})
+    then = parts_in({**document, "parts": known})
     assert "run_clock" in parts_of(store, RUN_ID, then)  # it has rows
     with store.transaction(writes=True) as connection:
         connection.execute(sa.delete(schema.run_clock))
@@ -273,5 +273,6 @@ def test_a_run_that_is_judged_again_keeps_its_first_digest(store: Store) -> None
 
 def test_what_stands_for_a_digest_and_is_none_is_no_first_one(store: Store) -> None:
     summary = summarise(store, RUN_ID, ignores_verdict=True)
-    for digest in ({}, {"document": 1}, {"document": {"first": {}}, "sha256": "x"}):
+    digests: Any = ({}, {"document": 1}, {"document": {"first": {}}, "sha256": "x"})
+    for digest in digests:
         assert "first" not in digest_document(store, summary, digest)

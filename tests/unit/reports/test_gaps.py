@@ -18,6 +18,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.facts import EndingFacts, Manifest
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 from support.intervals import NS_PER_S, Interval
@@ -232,8 +233,8 @@ def test_no_agent_owes_what_another_measured_after_the_run_was_told_to_drain(
     """A lost agent goes on for as long as its lease, and may deliver that later."""
     chosen = [one for agent in ("load1", "load3") for one in _until(agent, 5)]
     chosen += [RECORDS["load2", index] for index in (*range(3), *delivered_later)]
-    ending = {"state": "failed", "detail": "lost", "drained_ns": 5_200_000_000}
-    manifest = {**run_record(SCENARIO).manifest, "ending": ending}
+    ending = EndingFacts(state="failed", detail="lost", drained_ns=5_200_000_000)
+    manifest = run_record(SCENARIO).manifest.updated(Manifest(ending=ending))
     summary = _summary(chosen, "failed", manifest=manifest)
     assert _listed(summary) == missing
     cut = {(one.agent, one.index) for one in summary.completeness.partials}

@@ -12,6 +12,7 @@ from ldapslam.reports.collect.job_notes import imports_of
 from ldapslam.reports.document import Table
 from ldapslam.reports.rules.rules import _histogram_overflow
 from ldapslam.reports.sections.bulk_imports import imports
+from ldapslam.results.facts import AgentFacts
 
 NOTE: dict[str, Any] = {
     "stream": "load",
@@ -32,8 +33,8 @@ NOTE: dict[str, Any] = {
 }
 
 
-def facts(*notes: Any) -> Any:
-    return {"a1": {"notes": {"imports": notes}}}
+def facts(*notes: Any) -> dict[str, AgentFacts]:
+    return {"a1": AgentFacts.parsed({"notes": {"imports": notes}})}
 
 
 def test_a_table_shows_rate_time_to_disk_and_settings() -> None:
@@ -61,7 +62,7 @@ def test_a_client_that_was_busy_is_told_of() -> None:
 
 
 def test_a_run_without_imports_has_no_section() -> None:
-    summary: Any = SimpleNamespace(facts={"a1": {}})
+    summary: Any = SimpleNamespace(facts={"a1": AgentFacts()})
     assert imports(summary) == ()
 
 
@@ -79,7 +80,8 @@ def test_a_run_without_imports_has_no_section() -> None:
 def test_a_note_of_another_kind_is_left_out(changed: dict[str, Any]) -> None:
     # the note does not name the agent of an import
     notes = facts({**NOTE, **changed}, {**NOTE, "agent": 7})
-    assert imports_of(notes) == [{**NOTE, "agent": "a1"}]
+    (found,) = imports_of(notes)
+    assert found.document() == {**NOTE, "agent": "a1"}
 
 
 @pytest.mark.parametrize(

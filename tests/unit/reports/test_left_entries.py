@@ -11,6 +11,7 @@ import pytest
 from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.store import Store
 from support.session_store import AGENTS, STREAMS, fill_workload
 
@@ -35,7 +36,7 @@ def summary(*lost: str, cleaned: tuple[str, ...] = ()) -> Summary:
         for agent in lost:
             store.add_event(run_id, "agent_lost", f"agent {agent!r}: gone", LOST)
             if agent not in cleaned:
-                store.put_agent(run_id, agent, {"clean_up": None})
+                store.put_agent(run_id, agent, AgentFacts(clean_up=None))
         return summarise(store, run_id)
 
 

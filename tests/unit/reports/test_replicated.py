@@ -3,24 +3,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ldapslam.reports.rules.reconciliation import sent_to
+from ldapslam.results.facts import Observation, Reading
 
 SUPPLIER = "ldap://ds1.example.com"
 
 
 def sent(place: str, servers: dict[str, dict[str, str]]) -> dict[str, int]:
     """Of 5 changes that the supplier has sent to `place`; URI -> settings."""
-    observations: dict[str, Any] = {
-        uri: {"facts": {"settings": settings}} for uri, settings in servers.items()
+    observations = {
+        uri: Observation.parsed({"facts": {"settings": settings}})
+        for uri, settings in servers.items()
     }
-    observations[SUPPLIER] = {
-        "before": {"sent": {place: 100}},
-        "after": {"sent": {place: 105}},
-    }
+    observations[SUPPLIER] = Observation(
+        before=Reading(sent={place: 100}), after=Reading(sent={place: 105})
+    )
     return dict(sent_to(observations))
 
 

@@ -8,19 +8,22 @@ from typing import Any
 from ldapslam.reports.document import Table
 from ldapslam.reports.formats.pdf import kept_together
 from ldapslam.reports.sections import appendix
+from ldapslam.results.facts import Manifest, Observation, ServerIdentity
 
 LONG = "a text that is longer than what stands in a pair of settings"
 
 
-def manifest(*servers: dict[str, Any]) -> dict[str, Any]:
+def manifest(*servers: dict[str, Any]) -> Manifest:
     """Of servers with these facts, as an observer read them."""
     uris = [f"ldap://ds{number}" for number, _ in enumerate(servers, 1)]
-    return {
-        "servers": {uri: {"vendor_name": "x", "addresses": ["::1"]} for uri in uris},
-        "observations": {
-            uri: {"facts": facts} for uri, facts in zip(uris, servers, strict=True)
+    identity = ServerIdentity(vendor_name="x", addresses=("::1",))
+    return Manifest(
+        servers=dict.fromkeys(uris, identity),
+        observations={
+            uri: Observation(facts=facts)
+            for uri, facts in zip(uris, servers, strict=True)
         },
-    }
+    )
 
 
 def texts(table: Table) -> list[tuple[str, ...]]:
@@ -69,7 +72,9 @@ def test_settings_of_one_server_are_all_in_pairs_but_long_ones() -> None:
 
 def test_servers_are_named_by_what_they_say_of_themselves() -> None:
     content = manifest({"vendor": "OpenLDAP", "version": "2.5"}, {"version": "2.6"})
-    assert appendix.products(content) == ("OpenLDAP 2.5: ldap://ds1; 2.6: ldap://ds2")
+    assert appendix.products(content, {}) == (
+        "OpenLDAP 2.5: ldap://ds1; 2.6: ldap://ds2"
+    )
 
 
 def test_rows_of_one_server_stay_together_and_so_does_a_short_table() -> None:

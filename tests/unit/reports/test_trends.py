@@ -16,6 +16,7 @@ from ldapslam.reports.collect.timeline import Phase, Series, Timeline
 from ldapslam.reports.rules.lines import theil_sen
 from ldapslam.reports.rules.steps import chance, largest_stretch, step_places
 from ldapslam.reports.rules.trends import Trend, trends_of
+from ldapslam.results.facts import MonitorFacts
 from ldapslam.results.records import Metric
 from support.draws import Draws, autoregressive
 
@@ -54,7 +55,7 @@ def monitor(**metrics: tuple[str, Sequence[float | None]]) -> MonitorSummary:
         for name, (unit, values) in metrics.items()
     )
     return MonitorSummary(
-        "local-1", "supplier", {}, 9, 0, (), None, None, (), found, {}
+        "local-1", "supplier", MonitorFacts(), 9, 0, (), None, None, (), found, {}
     )
 
 

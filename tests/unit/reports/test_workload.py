@@ -18,11 +18,12 @@ from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
 from ldapslam.reports.document import Table
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.model import StreamSummary, Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
-from ldapslam.reports.rules.evidence import Window, window_of
+from ldapslam.reports.rules.evidence import window_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.sections.requests import outcomes
+from ldapslam.reports.streams import StreamSummary, Window
 from ldapslam.reports.summarise import summarise
 from ldapslam.reports.typeset import NOTHING
 from ldapslam.results.store import Store

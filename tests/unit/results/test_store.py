@@ -28,6 +28,7 @@ from ldapslam.base.errors import (
 )
 from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
 from ldapslam.results import columns
+from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import Taken
@@ -98,7 +99,7 @@ def test_a_report_counts_only_where_its_agent_has_a_place_for_it(store: Store) -
         return store.add_interval(RUN_ID, of.record).refusal
 
     assert "another attempt" in refusal(first), "the agent has no part yet"
-    store.put_agent(RUN_ID, "load1", {}, open_part(7))
+    store.put_agent(RUN_ID, "load1", AgentFacts(), open_part(7))
     assert store.add_interval(RUN_ID, first.record).is_new
     assert "another attempt" in refusal(replace(first, attempt=6))
     altered = replace(first, end_ns=2)
@@ -118,7 +119,7 @@ def numbered(count: int) -> list[Interval]:
 
 def test_reports_that_come_together_are_told_apart(store: Store) -> None:
     store.create_run(run_record(SMALL))
-    store.put_agent(RUN_ID, "load1", {}, open_part(7))
+    store.put_agent(RUN_ID, "load1", AgentFacts(), open_part(7))
     known, new, later = numbered(3)
     store.add_interval(RUN_ID, known.record)
     came = (known, new, replace(new, end_ns=9), replace(later, attempt=6), new, later)
@@ -133,7 +134,7 @@ def test_reports_that_come_together_are_told_apart(store: Store) -> None:
 def test_nothing_follows_the_end_of_an_agents_part(store: Store) -> None:
     store.create_run(replace(run_record(SMALL), state="running"))
     for agent in ("load1", "load2"):
-        store.put_agent(RUN_ID, agent, {}, open_part(7))
+        store.put_agent(RUN_ID, agent, AgentFacts(), open_part(7))
     first, second, third = numbered(3)
     store.add_interval(RUN_ID, first.record)
     assert not store.seal_part(RUN_ID, "load1", 6)  # of an earlier attempt
@@ -147,7 +148,7 @@ def test_nothing_follows_the_end_of_an_agents_part(store: Store) -> None:
     taken = store.add_interval(RUN_ID, third.record)
     assert taken.refusal == "the agent's part has ended"
     assert stored_intervals(store, RUN_ID) == [first, second]
-    store.put_agent(RUN_ID, "load1", {}, open_part(8))
+    store.put_agent(RUN_ID, "load1", AgentFacts(), open_part(8))
     assert store.add_interval(RUN_ID, replace(third, attempt=8).record).is_new
 
 
@@ -176,13 +177,13 @@ def test_a_value_of_a_wrong_type_is_refused(
 
 def test_facts_states_and_events_are_added_to_what_is_known(store: Store) -> None:
     store.create_run(run_record(SMALL))
-    store.put_agent(RUN_ID, "load1", {"cpu": "x", "workers": 1})
-    store.put_agent(RUN_ID, "load1", {"workers": 2})
-    assert store.agents(RUN_ID) == {"load1": {"cpu": "x", "workers": 2}}
-    store.set_manifest(RUN_ID, {"python": "3.13"})
+    store.put_agent(RUN_ID, "load1", AgentFacts(libldap="x", workers=1))
+    store.put_agent(RUN_ID, "load1", AgentFacts(workers=2))
+    assert store.agents(RUN_ID) == {"load1": AgentFacts(libldap="x", workers=2)}
+    store.set_manifest(RUN_ID, Manifest(job_file="job.yaml"))
     store.set_run_state(RUN_ID, "cancelled", "by ana", finished_utc="2026-03-01T12:30Z")
     run = store.run(RUN_ID)
-    assert (run.manifest["python"], run.manifest["ldapslam"]) == ("3.13", "0.1.0")
+    assert (run.manifest.job_file, run.manifest.ldapslam) == ("job.yaml", "0.1.0")
     assert (run.state, run.state_detail) == ("cancelled", "by ana")
     assert run.finished_utc == "2026-03-01T12:30Z"
     assert run.t0_utc == run_record(SMALL).t0_utc
@@ -211,9 +212,9 @@ def test_nothing_is_stored_for_an_unknown_run(store: Store) -> None:
     record = intervals(SMALL)[0]
     for use in (
         lambda: add_interval(store, "nosuch", record),
-        lambda: store.put_agent("nosuch", "load1", {}),
+        lambda: store.put_agent("nosuch", "load1", AgentFacts()),
         lambda: store.set_run_state("nosuch", "running"),
-        lambda: store.set_manifest("nosuch", {}),
+        lambda: store.set_manifest("nosuch", Manifest()),
         lambda: list(store.export_run("nosuch")),
     ):
         with pytest.raises(RunNotFound):
@@ -360,7 +361,7 @@ def test_an_owner_whose_store_was_taken_writes_nothing_more(tmp_path: Path) -> N
         with pytest.raises(StoreTaken, match="another coordinator: second"):
             first.set_run_state(RUN_ID, "running")
         with pytest.raises(StoreTaken), first.together():
-            first.put_agent(RUN_ID, "load1", {})
+            first.put_agent(RUN_ID, "load1", AgentFacts())
         second.set_run_state(RUN_ID, "running")
         assert first.run(RUN_ID).state == "running"
         assert first.agents(RUN_ID) == {}
@@ -372,7 +373,7 @@ def test_only_the_attempt_that_an_agents_part_is_of_is_read(store: Store) -> Non
         Interval("load1", attempt, 0, 0, "measure", 0, attempt) for attempt in (7, 8)
     )
     for one in (before, now):
-        store.put_agent(RUN_ID, "load1", {}, open_part(one.attempt))
+        store.put_agent(RUN_ID, "load1", AgentFacts(), open_part(one.attempt))
         assert store.add_interval(RUN_ID, one.record).is_new
     assert stored_intervals(store, RUN_ID) == [before, now]
     assert columns.extent(store, RUN_ID).end_ns == 8

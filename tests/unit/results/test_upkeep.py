@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -19,6 +18,7 @@ import sqlalchemy as sa
 from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.results import rows, schedule_store, schema, upkeep
+from ldapslam.results.facts import Manifest, Said
 from ldapslam.results.records import RunRecord, SubmissionRecord
 from ldapslam.results.schedule_store import FireRecord, ScheduleRecord
 from ldapslam.results.store import Store
@@ -54,16 +54,17 @@ def ids(store: Store) -> list[str]:
 
 
 @pytest.mark.parametrize("plan", [None, RunPlan()])
-@pytest.mark.parametrize("failure", [{}, {"failure": {"class": "RunAborted"}}])
+@pytest.mark.parametrize("failure", [None, {"class": "RunAborted"}])
 def test_a_list_has_all_of_a_run_but_what_is_long(
-    store: Store, plan: RunPlan | None, failure: dict[str, Any]
+    store: Store, plan: RunPlan | None, failure: Said | None
 ) -> None:
-    record = a_run(1, verdict="FAIL", manifest={**failure, "big": "x" * 9999})
+    manifest = Manifest(failure=failure, job_file="x" * 9999)
+    record = a_run(1, verdict="FAIL", manifest=manifest)
     if plan is not None:
         record = replace(record, plan=plan)
     store.create_run(record)
     brief = replace(record, job_text="", plan=RunPlan(phases=record.plan.phases))
-    assert store.runs() == [replace(brief, manifest=failure)]
+    assert store.runs() == [replace(brief, manifest=Manifest(failure=failure))]
 
 
 def test_a_list_is_newest_first_and_as_long_as_wanted(store: Store) -> None:

@@ -14,6 +14,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.reports.comparing.making import NOT_READ, READ
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.operation_range import Outcome
+from ldapslam.results.facts import Manifest
 from ldapslam.results.store import Store
 from ldapslam.studies.baseline import (
     Baseline,
@@ -73,7 +74,7 @@ def run(
         summary.run,
         job_text=job,
         run_id=f"run-{number}",
-        manifest={**summary.run.manifest, **manifest},
+        manifest=summary.run.manifest.updated(Manifest.parsed(manifest)),
     )
     return replace(summary, run=run, verdict=verdict)
 

@@ -33,6 +33,7 @@ from ldapslam.studies.capacity_report import (
     capacity_json,
     write_capacity,
 )
+from support.figures import result_figures
 
 
 def search(limits: Range, run, most: int = 40) -> tuple[Found, list[Probe]]:  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -214,11 +215,12 @@ def test_what_was_achieved_is_of_the_rates_that_the_load_sets() -> None:
     limits = Range(100, 1000)
     rates = rates_of(limits, job("rate: 100/s"), job("rate: 1000/s"))
     assert rates == {"readers": pytest.approx(1)}
-    streams = {"readers": {"compare": 400.0}, "others": {"compare": 50.0}}
+    done = {"readers.compare": 400.0, "others.compare": 50.0}
     result = {
-        "streams": {
-            stream: {name: {"throughput_per_s": one} for name, one in of.items()}
-            for stream, of in streams.items()
+        "figures": {
+            name: figure
+            for operation, per_s in done.items()
+            for name, figure in result_figures(operation, {"throughput": per_s}).items()
         }
     }
     assert achieved_load(rates, result) == pytest.approx(400)
@@ -239,7 +241,7 @@ def test_what_others_achieve_is_no_load(
     """Of clients, of a rate beside the load, of sequences."""
     rates = rates_of(Range(100, 1000), job(lowest, operation), job(highest, operation))
     assert not rates
-    result = {"streams": {"readers": {"compare": {"throughput_per_s": 7.0}}}}
+    result = {"figures": result_figures("readers.compare", {"throughput": 7.0})}
     assert achieved_load(rates, result) is None
 
 
@@ -288,15 +290,21 @@ def test_noise_never_gives_a_capacity_without_its_confirmation() -> None:
 
 
 def _tried(
-    load: float, verdict: str, p99_us: float, *, confirms: bool = False
+    load: float,
+    verdict: str,
+    p99_us: float,
+    *,
+    confirms: bool = False,
+    p95_us: float | None = None,
+    **ci95: tuple[float, float],
 ) -> Tried:
-    times = {"p50": 100.0, "p99": p99_us}
-    figures = {"throughput_per_s": load, "error_share": 0.0, "response_time_us": times}
+    values = {"throughput": load, "errors": 0.0, "p50": 100.0, "p99": p99_us}
+    figures = result_figures("readers.search", {**values, "p95": p95_us}, ci95)
     reasons = [] if verdict == "PASS" else ["threshold failed: p99 < 20ms"]
     return Tried(
         Probe(load, is_confirmation=confirms, verdict=verdict),
         "001",
-        {"streams": {"readers": {"search": figures}}, "reasons": reasons},
+        {"figures": figures, "reasons": reasons},
     )
 
 
@@ -325,9 +333,7 @@ def test_the_report_says_which_load_failed_and_shows_every_confirming_run() -> N
 
 
 def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
-    confirmed = _tried(16, "PASS", 6_000, confirms=True)
-    figures = confirmed.result["streams"]["readers"]["search"]
-    figures["response_time_us"]["ci95"] = {"p99": [5_500.0, 6_600.0]}
+    confirmed = _tried(16, "PASS", 6_000, confirms=True, p99=(5_500.0, 6_600.0))
     means = {"cpu_user": 1.9, "cpu_idle": 0.1, "memory_used": 9e9}
     host = {
         "facts": {"kind": "host"},
@@ -386,9 +392,7 @@ def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
     tmp_path: Path,
 ) -> None:
     reasons = ["clients waited for the generator: 55%", "and more"]
-    invalid = Tried(
-        Probe(23, verdict="INVALID"), "002", {"reasons": reasons, "streams": {}}
-    )
+    invalid = Tried(Probe(23, verdict="INVALID"), "002", {"reasons": reasons})
     runs = (_tried(16, "PASS", 900, confirms=True), invalid, invalid)
     found = Found(16, 23, "INVALID")
     answer = CapacityAnswer("search", "clients", ["p99 < 2ms"], found, runs)
@@ -472,10 +476,8 @@ streams:
 
 
 def test_the_report_shows_the_statistics_that_objectives_name() -> None:
-    held = _tried(16, "PASS", 900, confirms=True)
-    times = {"p50": 100.0, "p95": 20_360.0, "p99": 30_000.0}
-    times["ci95"] = {"p95": [19_000.0, 22_000.0]}  # type: ignore[assignment]
-    held.result["streams"]["readers"]["search"]["response_time_us"] = times
+    ends = (19_000.0, 22_000.0)
+    held = _tried(16, "PASS", 30_000, confirms=True, p95_us=20_360.0, p95=ends)
     answer = CapacityAnswer(
         "search", "clients", ["search.p95 < 25ms"], Found(16, None), (held,)
     )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.cli import main
 from ldapslam.reports.comparing.tables import document_of
 from ldapslam.reports.formats.render import result_json
+from ldapslam.results.facts import Manifest
 from ldapslam.results.store import Store
 from ldapslam.studies.answer import answer_of
 from ldapslam.studies.comparisons import compared_studies, comparisons
@@ -38,7 +39,7 @@ def study(
     folder: Path,
     clients: Sequence[int],
     repeats: int = 1,
-    manifest: Mapping[str, Any] | None = None,
+    manifest: Manifest | None = None,
     **identity: Any,
 ) -> Path:
     """A study's folder with a run of each point and repeat."""
@@ -166,11 +167,13 @@ def test_where_the_servers_of_labs_were_is_no_difference(
             tmp_path / name,
             [1],
             lab=in_lab,
-            manifest={
-                "overrides": [f'targets.one=["{uri}"]', "run.warm_up=1s"],
-                "servers": {uri: {}},
-                "observations": {uri: {"facts": {"settings": settings}}},
-            },
+            manifest=Manifest.parsed(
+                {
+                    "overrides": [f'targets.one=["{uri}"]', "run.warm_up=1s"],
+                    "servers": {uri: {}},
+                    "observations": {uri: {"facts": {"settings": settings}}},
+                }
+            ),
         )
 
     folders = {"A": made("old", 3891), "B": made("new", 3892)}

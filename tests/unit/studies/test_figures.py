@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ldapslam.base.fault import Fault
-from ldapslam.studies.figures import Figure
+from ldapslam.reports.figures import Figure, figures_json
+from ldapslam.studies.figures import Column
 
 
-def operation(completed: int, mean_us: float, **more: int) -> dict[str, Any]:
-    names = ("failed", "timed_out", "unresolved", "abandoned", "dropped")
-    return {
-        **dict.fromkeys(names, 0),
-        "completed": completed,
-        "kind": "search",
-        "throughput_per_s": completed / 10,
-        "response_time_us": {"count": completed, "mean": mean_us, "p99": 5 * mean_us},
-        **more,
-    }
+def figures(
+    stream: str, operation: str, completed: int, mean_us: float, **counts: int
+) -> list[Figure]:
+    place = stream, operation
+    errors = sum(counts.values())
+    due = completed + counts.get("dropped", 0)
+    return [
+        Figure(*place, "throughput", None, completed / 10),
+        Figure(*place, "completed", None, completed),
+        Figure(*place, "errors", None, errors / due, sample=due),
+        Figure(*place, "response_time", "mean", mean_us, sample=completed),
+        Figure(*place, "response_time", "p99", 5 * mean_us, sample=completed),
+    ]
 
 
 def line(agents: int, server: int, **more: int) -> dict[str, int]:
@@ -28,14 +30,15 @@ def line(agents: int, server: int, **more: int) -> dict[str, int]:
 
 
 RESULT = {
-    "streams": {
-        "readers": {"search": operation(900, 1000.0)},
-        "mix": {
-            "search": operation(100, 3000.0, failed=7, dropped=25),
-            "add": operation(50, 9000.0),
-        },
-    },
-    "connections": {"readers": {"elapsed_s": 3.5}, "mix": {"elapsed_s": None}},
+    "figures": figures_json(
+        [
+            *figures("readers", "search", 900, 1000.0),
+            *figures("mix", "search", 100, 3000.0, failed=7, dropped=25),
+            *figures("mix", "add", 50, 9000.0),
+            Figure("readers", "*", "elapsed", None, 3.5e6),
+            Figure("mix", "*", "elapsed", None, None),
+        ]
+    ),
     "books": {
         "a": {"search": line(1000, 1010, control=4)},
         "b": {"search": line(500, 503, replicated=3)},
@@ -75,7 +78,7 @@ RESULT = {
     ],
 )
 def test_figures_are_read_from_results(text: str, value: float | None) -> None:
-    found = Figure.of(text).read(RESULT)
+    found = Column.of(text).read(RESULT)
     assert found == (None if value is None else pytest.approx(value))
 
 
@@ -92,4 +95,4 @@ def test_figures_are_read_from_results(text: str, value: float | None) -> None:
 )
 def test_faults_of_figures_are_told(text: str, fault: str) -> None:
     with pytest.raises(Fault, match=fault):
-        Figure.of(text)
+        Column.of(text)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ldapslam.base.fault import Fault
-from ldapslam.reports.comparing.readings import METRICS, Reading, Readings
+from ldapslam.reports.comparing.readings import METRICS, Readings
 from ldapslam.reports.comparing.sequential import Plan, looks
 from ldapslam.reports.document import Table
 from ldapslam.reports.formats.text import render_text
@@ -45,6 +45,7 @@ from ldapslam.studies.gate_report import (
     tap,
     write_gate,
 )
+from support.figures import figure
 
 SEARCH = "readers.search"
 _OF_A_PIPELINE = ("gate.tap", "junit.xml")
@@ -73,7 +74,7 @@ def readings(
     for name, usual in _USUAL.items():
         value = change(name, usual * math.exp(rng.normal(0.0, spread)))
         needs = "1,000 requests (it has 7)" if value is None else ""
-        found[SEARCH, METRICS[name]] = Reading(value, None, 0, needs, sample=10_000)
+        found[SEARCH, METRICS[name]] = figure(value, needs, 10_000)
     return found
 
 
@@ -165,7 +166,7 @@ def gate_that(
     """Of 14 pairs, or new runs against ten, whose figures are so much larger in the new
     side, as logarithms, by the figure's name and number and a noise of +1 and -1."""
     old = {
-        (SEARCH, METRICS[name]): Reading(value, None, 0, "", sample=10_000)
+        (SEARCH, METRICS[name]): figure(value, sample=10_000)
         for name, value in _USUAL.items()
     }
     gate = Gate(DEFAULT_METRICS, Tolerances(), () if is_paired else [old] * 10)
@@ -202,9 +203,9 @@ def test_a_figure_is_told_as_the_look_saw_it_that_decided(is_paired: bool) -> No
     [row] = [one for one in markdown(answer).splitlines() if "search | p99 " in one]
     assert "| 6 |" in row
     assert f"after {unit}" in markdown(answer)
-    [figure] = [one for one in gate_json(answer)["figures"] if one["metric"] == "p99"]
-    assert (figure["pairs"], figure["last"]["pairs"]) == (6, 14)
-    assert figure["sentence"] == said
+    [told_of] = [one for one in gate_json(answer)["figures"] if one["metric"] == "p99"]
+    assert (told_of["pairs"], told_of["last"]["pairs"]) == (6, 14)
+    assert told_of["sentence"] == said
     assert said in tap(answer)
     [table] = [
         block
@@ -339,7 +340,7 @@ def test_an_operation_that_appears_later_is_a_figure_that_is_missing() -> None:
     for number in range(1, 7):
         new = readings(rng, 0.001)
         if number == 6:
-            new["late.add", METRICS["throughput"]] = Reading(1.0, None, 0, "")
+            new["late.add", METRICS["throughput"]] = figure(1.0)
         gate.add(new, readings(rng, 0.001))
         if number == 5:
             gate.plan_for(6)
@@ -402,7 +403,7 @@ def test_each_side_is_first_in_one_of_two_pairs() -> None:
         ("throughput=150%", "less than 100%"),
         ("errors=150%", "less than 100%"),
         ("p99=0%", "more than 0%, got"),
-        ("p98=5%", "unknown metric 'p98'"),
+        ("p98=5%", "unknown statistic 'p98'"),
         ("p99=", "percentage"),
     ],
 )
@@ -447,7 +448,7 @@ def made_pair(number: int, *, is_sound: bool = True) -> list[Made]:
     return [
         Made(
             *(side, f"run-{number}-{side}", "PASS", (), is_sound),
-            readings={(SEARCH, METRICS["throughput"]): Reading(per_s, None, 0, "")},
+            readings={(SEARCH, METRICS["throughput"]): figure(per_s)},
         )
         for side, per_s in ((NEW, 1000.0), (OLD, 2000.0))
     ]
@@ -572,12 +573,12 @@ def test_a_pipeline_has_a_case_for_each_figure_and_one_for_the_runs(
 ) -> None:
     suite = ElementTree.fromstring(junit(told(gate))).find("testsuite")
     assert suite is not None
-    cases = {case.get("name", ""): case.find(kind) for case in suite.iter("testcase")}
+    cases = {case.get("name"): case.find(kind) for case in suite.iter("testcase")}
     assert list(cases) == [*DEFAULT_METRICS, "runs"]
     assert [name for name, found in cases.items() if found is not None] == metrics
     found = cases["p50"]
     assert found is not None
-    assert re.match(r"p50 of readers.search: [+-]\d", found.get("message", ""))
+    assert re.match(r"p50 of readers.search: [+-]\d", found.get("message") or "")
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors")}
     assert counts == {"tests": "5", "failures": "0", "errors": "0"} | {f"{kind}s": "3"}
     lines = tap(told(gate)).splitlines()
@@ -590,15 +591,15 @@ def test_a_change_that_no_number_holds_is_null_in_json() -> None:
     """`Infinity` is no JSON: jq and others refuse the whole document."""
     gate = Gate(("p50",), Tolerances())
     for times in ((1e-15, 1e15), (1e15, 1e-15)):
-        gate.add(*({(SEARCH, METRICS["p50"]): Reading(t, None, 0, "")} for t in times))
+        gate.add(*({(SEARCH, METRICS["p50"]): figure(t)} for t in times))
         gate.plan_for(2)
     gate.end()
     answer = GateAnswer("lookups", {"new": ""}, gate.answer(), (), "", 1, 3.0)
     document = json.dumps(gate_json(answer), allow_nan=False)
-    [figure] = json.loads(document)["figures"]
-    assert figure["would_have_been_found"] is None
-    assert figure["ratio"] == pytest.approx(1.0)
-    assert figure["ci95"] == [pytest.approx(0.0), None]
+    [told_of] = json.loads(document)["figures"]
+    assert told_of["would_have_been_found"] is None
+    assert told_of["ratio"] == pytest.approx(1.0)
+    assert told_of["ci95"] == [pytest.approx(0.0), None]
 
 
 def test_no_text_of_several_lines_is_a_line_of_tap() -> None:
@@ -669,7 +670,7 @@ def test_names_of_a_job_are_data_in_every_output() -> None:
 
 def test_days_of_a_baseline_that_differ_make_its_intervals_wider() -> None:
     def one(value: float) -> Readings:
-        return {(SEARCH, METRICS["p50"]): Reading(value, None, 0, "", sample=10_000)}
+        return {(SEARCH, METRICS["p50"]): figure(value, sample=10_000)}
 
     old = [one(100.0 * factor) for factor in (0.9, 0.91, 1.0, 1.01, 1.1, 1.11)]
     days = [f"2026-11-0{1 + place // 2}" for place in range(6)]
@@ -680,7 +681,7 @@ def test_days_of_a_baseline_that_differ_make_its_intervals_wider() -> None:
             gate.add(one(100.0 + number % 2))
             if number == 5:
                 gate.plan_for(24)
-        [figure] = gate.answer().figures
-        assert figure.change is not None
-        widths.append(figure.change[2] - figure.change[1])
+        [told_of] = gate.answer().figures
+        assert told_of.change is not None
+        widths.append(told_of.change[2] - told_of.change[1])
     assert widths[1] > 1.5 * widths[0]

@@ -23,6 +23,7 @@ from ldapslam.studies.history import (
     series_of,
     write_history,
 )
+from support.figures import result_figures
 from support.judged import with_digest
 
 FIRST = datetime(2026, 9, 1, 2, tzinfo=UTC)
@@ -50,15 +51,10 @@ def result(
             "ldapslam": "0.1.0",
             "servers": {"ldap://one": {"version": version}},
         },
-        "streams": {
-            "readers": {
-                "search": {
-                    "throughput_per_s": throughput,
-                    "response_time_us": {"p50": 500.0, "p95": None, "p99": p99_us},
-                    "error_share": 0.0,
-                }
-            }
-        },
+        "figures": result_figures(
+            "readers.search",
+            {"throughput": throughput, "p50": 500.0, "p99": p99_us, "errors": 0.0},
+        ),
     }
 
 
@@ -245,8 +241,11 @@ def test_runs_of_studies_are_left_out_unless_they_are_asked_for(
 def test_a_history_without_a_change_says_so_and_fits_a_page() -> None:
     made = [result(night, 5000.0 + night % 2, 3000.0) for night in range(12)]
     for one in made:
-        stream = one["streams"]["readers"]
-        stream |= {name: stream["search"] for name in ("modify", "compare", "add")}
+        one["figures"] |= {
+            name.replace("search", other): figure
+            for other in ("modify", "compare", "add")
+            for name, figure in one["figures"].items()
+        }
     runs = runs_of(*made)
     content = history_document(runs, series_of(runs))
     assert content.sections[0].blocks[0].kind == "paragraph"

@@ -14,6 +14,7 @@ from ldapslam.studies.answer import answer_of, estimate_of
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Journal, Runner, alone_in, is_settled
 from ldapslam.studies.study_file import Hook, Study
+from support.figures import result_figures
 from support.judged import with_digest
 
 POINT = Point({"clients": 5})
@@ -38,16 +39,12 @@ class Runs:
             return 130
         folder.mkdir()
         self.throughput += 1
-        operation = {
-            "throughput_per_s": self.throughput,
-            "error_share": 0.0,
-            "response_time_us": {"p99": None},
-        }
+        values = {"throughput": self.throughput, "errors": 0.0, "p99": None}
         result = {
             "run_id": folder.name,
             "verdict": verdict,
             "reasons": ["late"] * (verdict == "INVALID"),
-            "streams": {"s": {"search": operation}},
+            "figures": result_figures("s.search", values),
         }
         (folder / "result.json").write_text(json.dumps(with_digest(result)))
         return {"PASS": 0, "FAIL": 1, "INVALID": 3}[verdict]

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a run: each value that has a name, with what is known of it. Pure.
+
+Names are those of thresholds (`ldapslam describe thresholds`). They are computed once,
+from what was measured, before the run is judged: thresholds are judged by them, and
+whatever compares runs reads them. Values are not rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ldapslam.jobs.fields.thresholds import (
+    COUNTS,
+    OUTAGE_STATISTICS,
+    PERCENTILES,
+    SET_UP_METRICS,
+    SHARES,
+    STATISTICS,
+    TIME_METRICS,
+    Subject,
+    samples_needed,
+    share_of,
+    unit_of,
+)
+from ldapslam.reports.distribution import Distribution
+from ldapslam.reports.streams import OperationSummary, StreamSummary
+from ldapslam.reports.uncertainty import FEWEST_BATCHES, Estimate
+
+_NEEDS_BATCHES, _NEEDS_TIMES = (
+    f"{FEWEST_BATCHES} intervals of the measure phase with {of} in each"
+    for of in ("requests", "successful requests")
+)
+_NEEDS_RUNS = "repeated runs: a run has one such value"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A value of an operation, or of a stream."""
+
+    stream: str
+    #: '*': of the stream.
+    operation: str
+    metric: str
+    #: None for metrics with one value.
+    statistic: str | None
+    #: In us, per s, a share, or a count.
+    value: float | None
+    #: Its 95 % confidence interval by batches of the run; None where they give none.
+    interval: Estimate | None = None
+    #: Batches that the interval is of.
+    batches: int = 0
+    #: Requests that it is of, or would be; of `elapsed`, the stream's count.
+    sample: int = 0
+    #: How many of them had no answer.
+    unanswered: int = 0
+    #: What is needed for the value, or for its interval; empty where both are there.
+    needs: str = ""
+
+    @property
+    def unit(self) -> str:
+        """'us', 'per_s', 'share' or '1'."""
+        return unit_of(self.metric, self.statistic)
+
+    @property
+    def name(self) -> str:
+        """As in thresholds."""
+        parts = (self.stream, self.operation, self.metric, self.statistic)
+        return ".".join(filter(None, parts))
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.stream, self.operation
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether only its sample is too small for the percentile."""
+        if self.statistic not in PERCENTILES or self.value is not None:
+            return False
+        needed = samples_needed(PERCENTILES[self.statistic])
+        return not self.unanswered and 0 < self.sample < needed
+
+
+def figures_of(streams: Iterable[StreamSummary]) -> tuple[Figure, ...]:
+    """Return all figures of a run, in the order of its report."""
+    return tuple(
+        figure
+        for stream in streams
+        for found in (
+            *(_of_operation(one) for one in stream.operations),
+            _of_stream(stream),
+        )
+        for figure in found
+    )
+
+
+def matching(about: Subject, figures: Iterable[Figure]) -> list[Figure]:
+    """Return the figures that a threshold, or a column of a study, is about."""
+    return [
+        one
+        for one in figures
+        if (one.metric, one.statistic) == (about.metric, about.statistic)
+        and about.matches(one.stream, one.operation)
+        # '*' stands for the operations that end a sequence
+        and (one.metric != "sequence_time" or one.sample or about.operation != "*")
+    ]
+
+
+def _of_operation(one: OperationSummary) -> Iterator[Figure]:
+    def figure(
+        metric: str, value: float | None, sample: int, statistic: str | None = None
+    ) -> Figure:
+        return Figure(
+            one.stream, one.operation, metric, statistic, value, sample=sample
+        )
+
+    def by_batches(figure: Figure, needs: str = "") -> Figure:
+        name = figure.statistic or figure.metric
+        interval, value = one.by_batches.get(name), figure.value
+        if value is None:
+            return replace(figure, needs=needs or "requests in the measure phase")
+        if interval is None or one.batches < FEWEST_BATCHES:
+            lacks = _NEEDS_TIMES if name == "mean" else _NEEDS_BATCHES
+            return replace(figure, needs=lacks)
+        around = _around(value, interval, name)
+        return replace(figure, interval=around, batches=one.batches)
+
+    sent = one.counts.get("sent", 0)
+    yield by_batches(figure("throughput", one.throughput_per_s, sent))
+    yield by_batches(figure("goodput", one.goodput_per_s, sent))
+    for metric in COUNTS:
+        yield figure(metric, one.counts.get(metric, 0), sent)
+    for metric, (_, every) in SHARES.items():
+        if metric == "empty" and one.kind != "search":
+            continue
+        sample = sum(one.counts.get(name, 0) for name in every)
+        share = figure(metric, share_of(metric, one.counts), sample)
+        yield by_batches(share) if metric == "errors" else share
+    if not one.has_responses:
+        return
+    for metric in TIME_METRICS:
+        times = one.times[metric]
+        for known in _of_times(one.stream, one.operation, metric, times):
+            if metric == "response_time" and known.statistic == "mean":
+                known = by_batches(known, known.needs)
+            elif metric == "response_time" and known.statistic in PERCENTILES:
+                known = _with_interval(known, times, one.batches)
+            yield known
+
+
+def _of_times(
+    stream: str, operation: str, metric: str, times: Distribution
+) -> Iterator[Figure]:
+    values = {
+        "mean": times.mean_us,
+        "min": times.min_us,
+        "max": times.max_us,
+        **times.percentiles_us,
+    }
+    for statistic in STATISTICS:
+        yield Figure(
+            stream,
+            operation,
+            metric,
+            statistic,
+            values[statistic],
+            sample=times.sample,
+            unanswered=times.unanswered,
+            needs="" if values[statistic] is not None else _lacks(times, statistic),
+        )
+
+
+def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
+    for metric in SET_UP_METRICS:
+        yield from _of_times(stream.name, "*", metric, stream.set_up[metric])
+    outage, elapsed_s = stream.outage, stream.window.elapsed_s
+    needs = "the stream's count to be reached" if elapsed_s is None else _NEEDS_RUNS
+    yield Figure(
+        stream.name,
+        "*",
+        "elapsed",
+        None,
+        _us(elapsed_s),
+        sample=stream.count or 0,
+        needs=needs,
+    )
+    values = (_us(outage.longest_s), _us(outage.total_s), outage.share)
+    for statistic, value in zip(OUTAGE_STATISTICS, values, strict=True):
+        yield Figure(stream.name, "*", "outage", statistic, value)
+    yield Figure(stream.name, "*", "unsent", None, stream.unsent)
+
+
+def _us(value_s: float | None) -> float | None:
+    return None if value_s is None else value_s * 1e6
+
+
+def _around(value: float, interval: Estimate, name: str) -> Estimate:
+    """The interval around the value of the report; of a rate or a mean on a logarithmic
+    scale, as it is used (delta method), so that its ends are above 0."""
+    if name == "errors" or value <= 0:
+        return Estimate(value, interval.low, interval.high)
+    factor = math.exp((interval.value - interval.low) / value)
+    return Estimate(value, value / factor, value * factor)
+
+
+def _with_interval(figure: Figure, times: Distribution, batches: int) -> Figure:
+    """A percentile of response times with its interval, or what that needs."""
+    name, value = figure.statistic or "", figure.value
+    if value is None:
+        return figure
+    ends = times.ci95_us[name]
+    if ends is None:
+        known, needed = times.effective[name], samples_needed(PERCENTILES[name])
+        longer = f"an effective sample of {needed:,} (it has {known:,}): longer runs"
+        return replace(figure, needs=longer if known else _NEEDS_TIMES)
+    low, high = ends
+    if high is None:
+        return replace(figure, needs="fewer requests without an answer")
+    return replace(figure, interval=Estimate(value, low, high), batches=batches)
+
+
+def _lacks(times: Distribution, statistic: str) -> str:
+    """What a statistic of times needs that is not known."""
+    if times.unanswered:
+        return "an answer to each request that it depends on"
+    if statistic in PERCENTILES and times.sample:
+        needed = samples_needed(PERCENTILES[statistic])
+        return f"{needed:,} requests (it has {times.sample:,})"
+    return "successful requests"
+
+
+def combined(figures: Sequence[Figure]) -> float | None:
+    """Return the value of several figures of one metric together: rates and counts are
+    added up, means and shares are those of all their requests, of times until a count
+    is reached it is the longest. None for percentiles, and where a value is missing."""
+    values = [one.value for one in figures if one.value is not None]
+    if not values or len(values) < len(figures):
+        return None
+    first = figures[0]
+    if len(values) == 1:
+        return values[0]
+    if first.metric == "elapsed":
+        return max(values)
+    if first.unit in ("per_s", "1"):
+        return math.fsum(values)
+    if first.metric in SHARES or first.statistic == "mean":
+        weights = [one.sample for one in figures]
+        parts = (value * n for value, n in zip(values, weights, strict=True))
+        return math.fsum(parts) / sum(weights)
+    return None
+
+
+def figures_json(figures: Iterable[Figure]) -> dict[str, dict[str, object]]:
+    """The part `figures` of result.json: name -> what is known, of figures that have a
+    value, or that lack something."""
+    return {
+        one.name: {
+            "value": _rounded(one.value),
+            **({"sample": one.sample} if one.sample else {}),
+            **(
+                {"ci95": [_rounded(end) for end in one.interval[1:]]}
+                if one.interval
+                else {}
+            ),
+            **({"needs": one.needs} if one.needs else {}),
+        }
+        for one in figures
+        if one.value is not None or one.sample or one.metric == "elapsed"
+    }
+
+
+def figures_in(result: Mapping[str, Any]) -> list[Figure]:
+    """The figures of a result.json; KeyError, TypeError, ValueError if it is none."""
+    return [
+        Figure(
+            *_parts_of(name),
+            one["value"],
+            Estimate(one["value"], *one["ci95"]) if "ci95" in one else None,
+            sample=one.get("sample", 0),
+            needs=one.get("needs", ""),
+        )
+        for name, one in result.get("figures", {}).items()
+    ]
+
+
+def _parts_of(name: str) -> tuple[str, str, str, str | None]:
+    """Return stream, operation, metric and statistic of a figure's name."""
+    stream, *operation, metric = name.split(".")
+    statistic = None
+    if metric in STATISTICS or operation[-1:] == ["outage"]:
+        metric, statistic = operation.pop(), metric
+    return stream, ".".join(operation), metric, statistic
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 9)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured of a run's streams, operations and servers.
+
+Statistics cover the measure phase: percentiles the requests with an intended start in
+it, throughput the completions that happened in it. Response time, service time and
+backlog wait are those of successes, with the other outcomes apart; send lag and receive
+lag, the generator's own, are those of all requests. Requests without an answer rank
+above every response time and service time. A statistic is None without enough data, and
+where it depends on requests without an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+from ldapslam.reports.distribution import Curve, Distribution
+from ldapslam.reports.uncertainty import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One stream's part of the measure phase."""
+
+    #: Length of it; None when the stream was not at work in the measure phase.
+    measure_s: float | None
+    #: From the stream's start to its last response, whatever the phase; None without
+    #: one, and of a stream that did not reach its count.
+    elapsed_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """When a stream could not work: in the measure phase, as exactly as its intervals
+    tell."""
+
+    longest_s: float = 0.0
+    total_s: float = 0.0
+    #: As a share of the time that the stream was at work.
+    share: float = 0.0
+    #: What it was, for people; empty without one.
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSummary:
+    """What one server of several was sent of an operation."""
+
+    uri: str
+    #: As in OperationSummary; scheduled and dropped are of no server.
+    counts: Mapping[str, int]
+    throughput_per_s: float | None
+    error_share: float | None
+    #: Response time and service time.
+    times: Mapping[str, Distribution]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationSummary:
+    stream: str
+    operation: str
+    kind: str
+    #: 'succeeded', or 'expected' where the job expects no success: what `times` and
+    #: `curves` are of.
+    times_of: str
+    #: The result codes that count as succeeded, and as expected; None: not known, as of
+    #: a Python class that expects a code of some of an operation's requests.
+    success_codes: frozenset[int]
+    expected_codes: frozenset[int] | None
+    #: Counters of the measure phase, by their names in the result.
+    counts: Mapping[str, int]
+    #: Counters of the whole run.
+    totals: Mapping[str, int]
+    throughput_per_s: float | None
+    goodput_per_s: float | None
+    #: Unexpectedly failed, timed out and unresolved requests as a share of those sent.
+    error_share: float | None
+    #: LDAP result code -> responses.
+    result_codes: Mapping[int, int]
+    #: LDAP result code of failures -> what the servers said, the first ones of those
+    #: that differ.
+    diagnostic_messages: Mapping[int, Sequence[str]]
+    #: Metric -> statistics; see the module for which outcomes.
+    times: Mapping[str, Distribution]
+    #: Outcome other than success, when there are any -> response time and service
+    #: time; of requests without an answer up to when they were given up.
+    outcome_times: Mapping[str, Mapping[str, Distribution]]
+    #: Metric -> curve; of response time and service time.
+    curves: Mapping[str, Curve]
+    #: In the job's order; empty where the stream has one server.
+    servers: tuple[ServerSummary, ...]
+    #: 'throughput', 'goodput', 'mean' (of response time, in us) or 'errors' -> its 95 %
+    #: confidence interval by batches (reports/uncertainty.py), where it has one.
+    by_batches: Mapping[str, Estimate]
+    #: Batches with requests of this operation.
+    batches: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.stream}.{self.operation}"
+
+    @property
+    def has_responses(self) -> bool:
+        """False: no response is due, so there are no times."""
+        return self.kind not in KINDS_WITHOUT_RESPONSE
+
+    def outcome_of(self, code: int) -> str:
+        """'succeeded', 'expected' or 'failed', of a response with this result code;
+        empty where that is not known."""
+        if code in self.success_codes:
+            return "succeeded"
+        if self.expected_codes is None:
+            return ""
+        return "expected" if code in self.expected_codes else "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    name: str
+    target: str
+    #: 'open' or 'closed'.
+    model: str
+    #: Arrivals per s of an open stream, on average and at most; clients of a closed
+    #: one.
+    rate_per_s: float | None
+    peak_rate_per_s: float | None
+    clients: int | None
+    #: Sessions after which it ends; None: with the run.
+    count: int | None
+    #: 'native', or 'python': without kernel receive stamps.
+    engine: str
+    window: Window
+    connections: Mapping[str, int]
+    outage: Outage
+    #: Share of the arrivals that waited for a connection when the measure phase ended;
+    #: None of a closed stream.
+    unsent: float | None
+    #: Name in SET_UP_TIMES -> statistics of the whole run.
+    set_up: Mapping[str, Distribution]
+    operations: tuple[OperationSummary, ...]

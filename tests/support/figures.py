@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of runs that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ldapslam.reports.comparing.readings import metric_of
+from ldapslam.reports.figures import Figure, figures_json
+from ldapslam.reports.uncertainty import Estimate
+
+
+def figure(value: float | None, needs: str = "", sample: int = 0) -> Figure:
+    """A figure of which only the value matters."""
+    return Figure("", "", "", None, value, needs=needs, sample=sample)
+
+
+def result_figures(
+    operation: str,
+    values: Mapping[str, float | None],
+    ci95: Mapping[str, tuple[float, float]] | None = None,
+) -> dict[str, dict[str, object]]:
+    """The part `figures` of a result.json; `values` and `ci95` are by metric."""
+    stream, _, name = operation.partition(".")
+    found = []
+    for text, value in values.items():
+        metric, ends = metric_of(text), (ci95 or {}).get(text)
+        interval = Estimate(value or 0.0, *ends) if ends else None
+        place = stream, name, metric.metric, metric.statistic
+        found.append(Figure(*place, value, interval, sample=1))
+    return figures_json(found)
