@@ -154,11 +154,12 @@ def unbind_and_wait(connection: Any) -> bool:
     try:
         # a duplicate outlives what libldap closes
         stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
-        limit_s = min(_CLOSE_LIMIT_S, connection.get_option(ldap.OPT_NETWORK_TIMEOUT))
+        timeout_s = connection.get_option(ldap.OPT_NETWORK_TIMEOUT)
     except (OSError, ldap.LDAPError):
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
         return False
+    limit_s = min(timeout_s or _CLOSE_LIMIT_S, _CLOSE_LIMIT_S)
     with stream, contextlib.suppress(OSError, ldap.LDAPError):
         if stream.family == socket.AF_UNIX:
             # the server's close cannot be seen after libldap's shutdown
