@@ -26,7 +26,7 @@ from support.command_line import ldapslam
 from support.lab import LOGGED, Lab
 
 PEOPLE = "ou=people,dc=example,dc=com"
-SECONDS = 3
+SECONDS = 4
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def recorded(
     return logged.path, log
 
 
-@pytest.mark.parametrize("speed", [pytest.param(1, marks=pytest.mark.long), 10])
+@pytest.mark.parametrize("speed", [pytest.param(1, marks=pytest.mark.long), 5])
 def test_a_replay_has_the_times_of_the_log(
     logging_lab: Lab, recorded: tuple[Path, Log], tmp_path: Path, speed: int
 ) -> None:

@@ -71,7 +71,7 @@ FAST = "load.*.response_time.p99 < 100ms"
 LENIENT = "load.*.response_time.p99 < 1s"
 
 #: Long enough for what holds from the first request on.
-SHORT = {"duration": "3s", "interval": "250ms"}
+SHORT = {"duration": "3s"}
 
 #: Other work on the machine is not what most situations are about.
 SHARED = {
