@@ -97,7 +97,9 @@ def run_of(result: Mapping[str, Any], report: str = "") -> Run | None:
         raise ValueError(f"the verdict {result['verdict']!r} is none")
     datetime.fromisoformat(manifest["t0_utc"])
     versions = {
-        f"version of server {place}": str(facts.get("version") or "")
+        f"version of server {place}": str(
+            facts.get("monitor_version") or facts.get("vendor_version") or ""
+        )
         for place, facts in enumerate((manifest.get("servers") or {}).values(), 1)
     }
     return Run(

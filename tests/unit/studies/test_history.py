@@ -49,7 +49,7 @@ def result(
             "t0_utc": began,
             "planned_agents": ["a", "b"],
             "ldapslam": "0.1.0",
-            "servers": {"ldap://one": {"version": version}},
+            "servers": {"ldap://one": {"vendor_version": version}},
         },
         "figures": result_figures(
             "readers.search",
