@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run: each value that has a name, with what is known of it. Pure.
+"""The figures of a run: values with names, intervals and samples. Pure.
 
-Names are those of thresholds (`ldapslam describe thresholds`). They are computed once,
-from what was measured, before the run is judged: thresholds are judged by them, and
-whatever compares runs reads them. Values are not rounded.
+Names are those of thresholds (`ldapslam describe thresholds`). Figures are computed
+from the measurements of streams and operations, by the verdict and by whatever compares
+runs. Values are not rounded.
 """
 
 from __future__ import annotations
@@ -86,15 +86,7 @@ class Figure:
 
 def figures_of(streams: Iterable[StreamSummary]) -> tuple[Figure, ...]:
     """Return all figures of a run, in the order of its report."""
-    return tuple(
-        figure
-        for stream in streams
-        for found in (
-            *(_of_operation(one) for one in stream.operations),
-            _of_stream(stream),
-        )
-        for figure in found
-    )
+    return tuple(figure for stream in streams for figure in _of_stream(stream))
 
 
 def matching(about: Subject, figures: Iterable[Figure]) -> list[Figure]:
@@ -125,8 +117,11 @@ def _of_operation(one: OperationSummary) -> Iterator[Figure]:
         if interval is None or one.batches < FEWEST_BATCHES:
             lacks = _NEEDS_TIMES if name == "mean" else _NEEDS_BATCHES
             return replace(figure, needs=lacks)
-        around = _around(value, interval, name)
-        return replace(figure, interval=around, batches=one.batches)
+        if figure.unit != "share" and value > 0:
+            interval = _around(value, interval)
+        else:
+            interval = interval._replace(value=value)
+        return replace(figure, interval=interval, batches=one.batches)
 
     sent = one.counts.get("sent", 0)
     yield by_batches(figure("throughput", one.throughput_per_s, sent))
@@ -174,6 +169,8 @@ def _of_times(
 
 
 def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
+    for operation in stream.operations:
+        yield from _of_operation(operation)
     for metric in SET_UP_METRICS:
         yield from _of_times(stream.name, "*", metric, stream.set_up[metric])
     outage, elapsed_s = stream.outage, stream.window.elapsed_s
@@ -197,11 +194,9 @@ def _us(value_s: float | None) -> float | None:
     return None if value_s is None else value_s * 1e6
 
 
-def _around(value: float, interval: Estimate, name: str) -> Estimate:
-    """The interval around the value of the report; of a rate or a mean on a logarithmic
-    scale, as it is used (delta method), so that its ends are above 0."""
-    if name == "errors" or value <= 0:
-        return Estimate(value, interval.low, interval.high)
+def _around(value: float, interval: Estimate) -> Estimate:
+    """Return the interval of a rate or a mean around the value, on a logarithmic scale
+    (delta method): its ends are above 0."""
     factor = math.exp((interval.value - interval.low) / value)
     return Estimate(value, value / factor, value * factor)
 
@@ -254,8 +249,8 @@ def combined(figures: Sequence[Figure]) -> float | None:
 
 
 def figures_json(figures: Iterable[Figure]) -> dict[str, dict[str, object]]:
-    """The part `figures` of result.json: name -> what is known, of figures that have a
-    value, or that lack something."""
+    """The part `figures` of result.json, by name. A figure without a value and without
+    a sample is left out."""
     return {
         one.name: {
             "value": _rounded(one.value),
@@ -287,10 +282,11 @@ def figures_in(result: Mapping[str, Any]) -> list[Figure]:
 
 
 def _parts_of(name: str) -> tuple[str, str, str, str | None]:
-    """Return stream, operation, metric and statistic of a figure's name."""
+    """Return stream, operation, metric and statistic of a figure's name; a Python
+    class may give an operation any name."""
     stream, *operation, metric = name.split(".")
     statistic = None
-    if metric in STATISTICS or operation[-1:] == ["outage"]:
+    if metric in (*STATISTICS, *OUTAGE_STATISTICS):
         metric, statistic = operation.pop(), metric
     return stream, ".".join(operation), metric, statistic
 

@@ -18,6 +18,7 @@ from typing import TextIO
 
 from ldapslam.base.errors import ReportError
 from ldapslam.base.files import part_of
+from ldapslam.reports.document import Document
 from ldapslam.reports.formats.exports import write_hlog, write_intervals, write_monitors
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
@@ -62,7 +63,15 @@ def render(
     if "csv" in wanted and summary.monitors:
         files["monitors"] = out / MONITORS_FILE
     out.mkdir(parents=True, exist_ok=True)
-    writers = _writers(summary, store)
+    content = document(summary)
+
+    @cache
+    def draw() -> dict[str, str]:
+        from ldapslam.reports.charts import charts
+
+        return charts.draw(summary, content.charts())
+
+    writers = _writers(summary, store, content, draw)
 
     def write(name: str) -> None:
         unfinished = part_of(files[name])
@@ -75,7 +84,7 @@ def render(
     for name in files.keys() - _DRAWN:
         write(name)
     if drawn := files.keys() & _DRAWN:
-        writers["charts"](out)  # once, before two threads need them
+        draw()  # once, before two threads need the charts
         with ThreadPoolExecutor() as threads:
             list(threads.map(write, drawn))
     return list(files.values())
@@ -87,29 +96,26 @@ def result_json(summary: Summary) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], object]]:
-    content = document(summary)
+def _writers(
+    summary: Summary,
+    store: Store,
+    content: Document,
+    draw: Callable[[], dict[str, str]],
+) -> dict[str, Callable[[Path], object]]:
     run_id = summary.run.run_id
-
-    @cache
-    def drawn() -> dict[str, str]:
-        from ldapslam.reports.charts import charts
-
-        return charts.draw(summary, content.charts())
 
     def html(path: Path) -> None:
         from ldapslam.reports.formats.html import render_html
 
-        path.write_text(render_html(content, drawn()), "utf-8")
+        path.write_text(render_html(content, draw()), "utf-8")
 
     def pdf(path: Path) -> None:
         from ldapslam.reports.formats.pdf import render_pdf
 
         started_utc = summary.started_utc
-        path.write_bytes(render_pdf(content, drawn(), date_utc=started_utc))
+        path.write_bytes(render_pdf(content, draw(), date_utc=started_utc))
 
     return {
-        "charts": lambda _: drawn(),
         "html": html,
         "pdf": pdf,
         "text": lambda path: path.write_text(render_text(content), "utf-8"),

@@ -8,7 +8,6 @@ user.0's password. What was sent is compared with slapd's own counts.
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -257,9 +256,7 @@ def test_a_control_connection_ends_when_its_unbind_was_counted(
         mechanism="DIGEST-MD5", authcid="user.0", password=PASSWORDS["user.0"]
     )
     access, control = ConnectionSettings(bind=bind), Counter[str]()
-    began_s = time.monotonic()
     ControlConnection.open(getattr(server, place), access, control).close()
-    assert time.monotonic() - began_s < 4
     after = sasl_lab.lab.monitor_counts(server)
     assert control["unbind"] == after["unbind"] - before["unbind"] == 1
 

@@ -112,8 +112,8 @@ def survives(mutant: Mutant) -> bool:
                 raise SystemExit(f"{mutant.title}: does not compile")
             return not noticed(mutant.tests)
     finally:
-        if mutant.is_c:
-            _build()
+        if mutant.is_c and not _build():
+            raise SystemExit(f"{mutant.file}: does not build without the mutant")
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.base.fault import Fault
-from ldapslam.reports.figures import Figure, figures_json
+from ldapslam.reports.figures import Figure, figures_in, figures_json
 from ldapslam.studies.figures import Column
 
 
@@ -96,3 +96,15 @@ def test_figures_are_read_from_results(text: str, value: float | None) -> None:
 def test_faults_of_figures_are_told(text: str, fault: str) -> None:
     with pytest.raises(Fault, match=fault):
         Column.of(text)
+
+
+@pytest.mark.parametrize("operation", ["search", "outage", "p99", "a.b", "*"])
+@pytest.mark.parametrize(
+    ("metric", "statistic"),
+    [("throughput", None), ("response_time", "p99_9"), ("outage", "longest")],
+)
+def test_a_result_gives_the_figures_that_were_written(
+    operation: str, metric: str, statistic: str | None
+) -> None:
+    figure = Figure("readers", operation, metric, statistic, 1.5, sample=7)
+    assert figures_in({"figures": figures_json([figure])}) == [figure]
