@@ -65,15 +65,15 @@ def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
         return Finding(path, raised, at_key)
     fault = _fault(kind, value, context, detail["msg"])
     if isinstance(value, int) and kind.startswith(("model", "dict")):
-        section = _section_at(path, root)
-        if section and field_of(section, "count"):
-            fault.hint = f"write {path[-1]}: {{count: {value}}}"
+        section, key = _section_at(path, root), path[-1]
+        if section and isinstance(key, str) and field_of(section, "count"):
+            fault.hint = f"write {key}: {{count: {value}}}"
     return Finding(path, fault, at_key)
 
 
-#: What was wanted, by pydantic's type of an error.
-#: Of a list that was written as one text: a name of an attribute or of a stream.
+#: In a list that was written as one text: a name of an attribute or of a stream.
 _PLAIN_WORD = re.compile(r"[\w;.-]+", re.ASCII)
+#: Pydantic's type of an error -> what was expected.
 _WANTED = {
     **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping"),
     "too_short": "at least one item",
