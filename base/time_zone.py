@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time zones: what their clocks read, and when they change. Pure.
+"""Time zones: the instants of what their clocks read. Pure.
 
 Instants are aware datetimes in UTC, readings naive. A change forward skips readings (a
 gap), one backward repeats some.
@@ -7,13 +7,10 @@ gap), one backward repeats some.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from ldapslam.base.errors import ConfigError
-
-#: No zone changes its clock and back again within.
-_STEP = timedelta(hours=12)
 
 
 def utc_now() -> datetime:
@@ -67,30 +64,13 @@ def reading_exists(reading: datetime, zone: tzinfo) -> bool:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading
 
 
-def offset_of(zone: tzinfo, instant: datetime) -> timedelta:
-    offset = instant.astimezone(zone).utcoffset()
-    assert offset is not None, "the instant is aware"
-    return offset
-
-
-def next_change(zone: tzinfo, start: datetime, end: datetime) -> datetime | None:
-    """The first instant in (start, end] with another offset than the start's."""
-    offset = offset_of(zone, start)
-    while start < end:
-        step = min(start + _STEP, end)
-        if offset_of(zone, step) != offset:
-            return _change(zone, start, step)
-        start = step
-    return None
-
-
 def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
     """The first instant with the later offset. Zones change on whole seconds."""
-    offset = offset_of(zone, before)
+    offset = before.astimezone(zone).utcoffset()
     low, high = int(before.timestamp()), -int(-after.timestamp() // 1)
     while high - low > 1:
         middle = (low + high) // 2
-        if offset_of(zone, datetime.fromtimestamp(middle, UTC)) == offset:
+        if datetime.fromtimestamp(middle, zone).utcoffset() == offset:
             low = middle
         else:
             high = middle

@@ -25,43 +25,43 @@ _sym_db = _symbol_database.Default()
 from ldapslam.proto import operator_pb2 as ldapslam_dot_proto_dot_operator__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dldapslam/proto/schedule.proto\x12\x0bldapslam.v1\x1a\x1dldapslam/proto/operator.proto\"\xee\x01\n\x0cScheduleRule\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x10\n\x08\x65very_ns\x18\x02 \x01(\x04\x12\x11\n\ttime_zone\x18\x03 \x01(\t\x12\x10\n\x08\x66rom_utc\x18\x04 \x01(\t\x12\x11\n\tuntil_utc\x18\x05 \x01(\t\x12+\n\x07misfire\x18\x06 \x01(\x0e\x32\x1a.ldapslam.v1.MisfirePolicy\x12+\n\x07overlap\x18\x08 \x01(\x0e\x32\x1a.ldapslam.v1.OverlapPolicy\x12\x0c\n\x04once\x18\x0b \x01(\x08J\x04\x08\t\x10\nJ\x04\x08\n\x10\x0bR\x06\x63opiesR\nstagger_ns\"\x8c\x01\n\x15\x43reateScheduleRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x03job\x18\x02 \x01(\x0b\x32\x1d.ldapslam.v1.SubmitJobRequest\x12\'\n\x04rule\x18\x03 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\x10\n\x08\x64isabled\x18\x04 \x01(\x08\"\xe2\x01\n\x0eScheduleStatus\x12\x13\n\x0bschedule_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\'\n\x04rule\x18\x04 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\r\n\x05state\x18\x05 \x01(\t\x12\x13\n\x0b\x63reated_utc\x18\x06 \x01(\t\x12\x12\n\ncreated_by\x18\x07 \x01(\t\x12\x10\n\x08next_utc\x18\x08 \x03(\t\x12(\n\x05\x66ires\x18\t \x03(\x0b\x32\x19.ldapslam.v1.ScheduleFire\"a\n\x0cScheduleFire\x12\x0f\n\x07\x64ue_utc\x18\x01 \x01(\t\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0f\n\x07outcome\x18\x03 \x01(\t\x12\x0f\n\x07run_ids\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\x16\n\x14ListSchedulesRequest\"D\n\x12ListSchedulesReply\x12.\n\tschedules\x18\x01 \x03(\x0b\x32\x1b.ldapslam.v1.ScheduleStatus\"\xd3\x01\n\x15\x43hangeScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x39\n\x06\x63hange\x18\x02 \x01(\x0e\x32).ldapslam.v1.ChangeScheduleRequest.Change\x12\x12\n\nchanged_by\x18\x03 \x01(\t\"Y\n\x06\x43hange\x12\x16\n\x12\x43HANGE_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x43HANGE_PAUSE\x10\x01\x12\x11\n\rCHANGE_RESUME\x10\x02\x12\x12\n\x0e\x43HANGE_DISABLE\x10\x03\"=\n\x15RemoveScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x12\n\nremoved_by\x18\x02 \x01(\t\"\x15\n\x13RemoveScheduleReply\"\x86\x01\n\nAuditEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x0c\n\x04peer\x18\x05 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x0f\n\x07subject\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\"!\n\x10ListAuditRequest\x12\r\n\x05limit\x18\x01 \x01(\r\":\n\x0eListAuditReply\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.ldapslam.v1.AuditEntry*a\n\rMisfirePolicy\x12\x17\n\x13MISFIRE_POLICY_SKIP\x10\x00\x12\x1b\n\x17MISFIRE_POLICY_RUN_ONCE\x10\x01\x12\x1a\n\x16MISFIRE_POLICY_RUN_ALL\x10\x02*^\n\rOverlapPolicy\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x00\x12\x18\n\x14OVERLAP_POLICY_QUEUE\x10\x01\x12\x1a\n\x16OVERLAP_POLICY_REPLACE\x10\x02\x32\xad\x03\n\x0fScheduleService\x12Q\n\x0e\x43reateSchedule\x12\".ldapslam.v1.CreateScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12S\n\rListSchedules\x12!.ldapslam.v1.ListSchedulesRequest\x1a\x1f.ldapslam.v1.ListSchedulesReply\x12Q\n\x0e\x43hangeSchedule\x12\".ldapslam.v1.ChangeScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12V\n\x0eRemoveSchedule\x12\".ldapslam.v1.RemoveScheduleRequest\x1a .ldapslam.v1.RemoveScheduleReply\x12G\n\tListAudit\x12\x1d.ldapslam.v1.ListAuditRequest\x1a\x1b.ldapslam.v1.ListAuditReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dldapslam/proto/schedule.proto\x12\x0bldapslam.v1\x1a\x1dldapslam/proto/operator.proto\"\xc0\x01\n\x0cScheduleRule\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x10\n\x08\x65very_ns\x18\x02 \x01(\x04\x12\x11\n\ttime_zone\x18\x03 \x01(\t\x12\x10\n\x08\x66rom_utc\x18\x04 \x01(\t\x12\x11\n\tuntil_utc\x18\x05 \x01(\t\x12+\n\x07misfire\x18\x06 \x01(\x0e\x32\x1a.ldapslam.v1.MisfirePolicy\x12+\n\x07overlap\x18\x07 \x01(\x0e\x32\x1a.ldapslam.v1.OverlapPolicy\"\x8a\x01\n\x15\x43reateScheduleRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x03job\x18\x02 \x01(\x0b\x32\x1d.ldapslam.v1.SubmitJobRequest\x12\'\n\x04rule\x18\x03 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\x0e\n\x06paused\x18\x04 \x01(\x08\"\xe2\x01\n\x0eScheduleStatus\x12\x13\n\x0bschedule_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\'\n\x04rule\x18\x04 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\r\n\x05state\x18\x05 \x01(\t\x12\x13\n\x0b\x63reated_utc\x18\x06 \x01(\t\x12\x12\n\ncreated_by\x18\x07 \x01(\t\x12\x10\n\x08next_utc\x18\x08 \x03(\t\x12(\n\x05\x66ires\x18\t \x03(\x0b\x32\x19.ldapslam.v1.ScheduleFire\"a\n\x0cScheduleFire\x12\x0f\n\x07\x64ue_utc\x18\x01 \x01(\t\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0f\n\x07outcome\x18\x03 \x01(\t\x12\x0f\n\x07run_ids\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\x16\n\x14ListSchedulesRequest\"D\n\x12ListSchedulesReply\x12.\n\tschedules\x18\x01 \x03(\x0b\x32\x1b.ldapslam.v1.ScheduleStatus\"\xbf\x01\n\x15\x43hangeScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x39\n\x06\x63hange\x18\x02 \x01(\x0e\x32).ldapslam.v1.ChangeScheduleRequest.Change\x12\x12\n\nchanged_by\x18\x03 \x01(\t\"E\n\x06\x43hange\x12\x16\n\x12\x43HANGE_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x43HANGE_PAUSE\x10\x01\x12\x11\n\rCHANGE_RESUME\x10\x02\"=\n\x15RemoveScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x12\n\nremoved_by\x18\x02 \x01(\t\"\x15\n\x13RemoveScheduleReply\"\x86\x01\n\nAuditEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x0c\n\x04peer\x18\x05 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x0f\n\x07subject\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\"!\n\x10ListAuditRequest\x12\r\n\x05limit\x18\x01 \x01(\r\":\n\x0eListAuditReply\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.ldapslam.v1.AuditEntry*E\n\rMisfirePolicy\x12\x17\n\x13MISFIRE_POLICY_SKIP\x10\x00\x12\x1b\n\x17MISFIRE_POLICY_RUN_ONCE\x10\x01*^\n\rOverlapPolicy\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x00\x12\x18\n\x14OVERLAP_POLICY_QUEUE\x10\x01\x12\x1a\n\x16OVERLAP_POLICY_REPLACE\x10\x02\x32\xad\x03\n\x0fScheduleService\x12Q\n\x0e\x43reateSchedule\x12\".ldapslam.v1.CreateScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12S\n\rListSchedules\x12!.ldapslam.v1.ListSchedulesRequest\x1a\x1f.ldapslam.v1.ListSchedulesReply\x12Q\n\x0e\x43hangeSchedule\x12\".ldapslam.v1.ChangeScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12V\n\x0eRemoveSchedule\x12\".ldapslam.v1.RemoveScheduleRequest\x1a .ldapslam.v1.RemoveScheduleReply\x12G\n\tListAudit\x12\x1d.ldapslam.v1.ListAuditRequest\x1a\x1b.ldapslam.v1.ListAuditReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ldapslam.proto.schedule_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MISFIREPOLICY']._serialized_start=1415
-  _globals['_MISFIREPOLICY']._serialized_end=1512
-  _globals['_OVERLAPPOLICY']._serialized_start=1514
-  _globals['_OVERLAPPOLICY']._serialized_end=1608
+  _globals['_MISFIREPOLICY']._serialized_start=1347
+  _globals['_MISFIREPOLICY']._serialized_end=1416
+  _globals['_OVERLAPPOLICY']._serialized_start=1418
+  _globals['_OVERLAPPOLICY']._serialized_end=1512
   _globals['_SCHEDULERULE']._serialized_start=78
-  _globals['_SCHEDULERULE']._serialized_end=316
-  _globals['_CREATESCHEDULEREQUEST']._serialized_start=319
-  _globals['_CREATESCHEDULEREQUEST']._serialized_end=459
-  _globals['_SCHEDULESTATUS']._serialized_start=462
-  _globals['_SCHEDULESTATUS']._serialized_end=688
-  _globals['_SCHEDULEFIRE']._serialized_start=690
-  _globals['_SCHEDULEFIRE']._serialized_end=787
-  _globals['_LISTSCHEDULESREQUEST']._serialized_start=789
-  _globals['_LISTSCHEDULESREQUEST']._serialized_end=811
-  _globals['_LISTSCHEDULESREPLY']._serialized_start=813
-  _globals['_LISTSCHEDULESREPLY']._serialized_end=881
-  _globals['_CHANGESCHEDULEREQUEST']._serialized_start=884
-  _globals['_CHANGESCHEDULEREQUEST']._serialized_end=1095
-  _globals['_CHANGESCHEDULEREQUEST_CHANGE']._serialized_start=1006
-  _globals['_CHANGESCHEDULEREQUEST_CHANGE']._serialized_end=1095
-  _globals['_REMOVESCHEDULEREQUEST']._serialized_start=1097
-  _globals['_REMOVESCHEDULEREQUEST']._serialized_end=1158
-  _globals['_REMOVESCHEDULEREPLY']._serialized_start=1160
-  _globals['_REMOVESCHEDULEREPLY']._serialized_end=1181
-  _globals['_AUDITENTRY']._serialized_start=1184
-  _globals['_AUDITENTRY']._serialized_end=1318
-  _globals['_LISTAUDITREQUEST']._serialized_start=1320
-  _globals['_LISTAUDITREQUEST']._serialized_end=1353
-  _globals['_LISTAUDITREPLY']._serialized_start=1355
-  _globals['_LISTAUDITREPLY']._serialized_end=1413
-  _globals['_SCHEDULESERVICE']._serialized_start=1611
-  _globals['_SCHEDULESERVICE']._serialized_end=2040
+  _globals['_SCHEDULERULE']._serialized_end=270
+  _globals['_CREATESCHEDULEREQUEST']._serialized_start=273
+  _globals['_CREATESCHEDULEREQUEST']._serialized_end=411
+  _globals['_SCHEDULESTATUS']._serialized_start=414
+  _globals['_SCHEDULESTATUS']._serialized_end=640
+  _globals['_SCHEDULEFIRE']._serialized_start=642
+  _globals['_SCHEDULEFIRE']._serialized_end=739
+  _globals['_LISTSCHEDULESREQUEST']._serialized_start=741
+  _globals['_LISTSCHEDULESREQUEST']._serialized_end=763
+  _globals['_LISTSCHEDULESREPLY']._serialized_start=765
+  _globals['_LISTSCHEDULESREPLY']._serialized_end=833
+  _globals['_CHANGESCHEDULEREQUEST']._serialized_start=836
+  _globals['_CHANGESCHEDULEREQUEST']._serialized_end=1027
+  _globals['_CHANGESCHEDULEREQUEST_CHANGE']._serialized_start=958
+  _globals['_CHANGESCHEDULEREQUEST_CHANGE']._serialized_end=1027
+  _globals['_REMOVESCHEDULEREQUEST']._serialized_start=1029
+  _globals['_REMOVESCHEDULEREQUEST']._serialized_end=1090
+  _globals['_REMOVESCHEDULEREPLY']._serialized_start=1092
+  _globals['_REMOVESCHEDULEREPLY']._serialized_end=1113
+  _globals['_AUDITENTRY']._serialized_start=1116
+  _globals['_AUDITENTRY']._serialized_end=1250
+  _globals['_LISTAUDITREQUEST']._serialized_start=1252
+  _globals['_LISTAUDITREQUEST']._serialized_end=1285
+  _globals['_LISTAUDITREPLY']._serialized_start=1287
+  _globals['_LISTAUDITREPLY']._serialized_end=1345
+  _globals['_SCHEDULESERVICE']._serialized_start=1515
+  _globals['_SCHEDULESERVICE']._serialized_end=1944
 # @@protoc_insertion_point(module_scope)

@@ -12,7 +12,6 @@ class MisfirePolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MISFIRE_POLICY_SKIP: _ClassVar[MisfirePolicy]
     MISFIRE_POLICY_RUN_ONCE: _ClassVar[MisfirePolicy]
-    MISFIRE_POLICY_RUN_ALL: _ClassVar[MisfirePolicy]
 
 class OverlapPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -21,13 +20,12 @@ class OverlapPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OVERLAP_POLICY_REPLACE: _ClassVar[OverlapPolicy]
 MISFIRE_POLICY_SKIP: MisfirePolicy
 MISFIRE_POLICY_RUN_ONCE: MisfirePolicy
-MISFIRE_POLICY_RUN_ALL: MisfirePolicy
 OVERLAP_POLICY_SKIP: OverlapPolicy
 OVERLAP_POLICY_QUEUE: OverlapPolicy
 OVERLAP_POLICY_REPLACE: OverlapPolicy
 
 class ScheduleRule(_message.Message):
-    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "overlap", "once")
+    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "overlap")
     CRON_FIELD_NUMBER: _ClassVar[int]
     EVERY_NS_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -35,7 +33,6 @@ class ScheduleRule(_message.Message):
     UNTIL_UTC_FIELD_NUMBER: _ClassVar[int]
     MISFIRE_FIELD_NUMBER: _ClassVar[int]
     OVERLAP_FIELD_NUMBER: _ClassVar[int]
-    ONCE_FIELD_NUMBER: _ClassVar[int]
     cron: str
     every_ns: int
     time_zone: str
@@ -43,20 +40,19 @@ class ScheduleRule(_message.Message):
     until_utc: str
     misfire: MisfirePolicy
     overlap: OverlapPolicy
-    once: bool
-    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., once: bool = ...) -> None: ...
+    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ...) -> None: ...
 
 class CreateScheduleRequest(_message.Message):
-    __slots__ = ("name", "job", "rule", "disabled")
+    __slots__ = ("name", "job", "rule", "paused")
     NAME_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
-    DISABLED_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
     name: str
     job: _operator_pb2.SubmitJobRequest
     rule: ScheduleRule
-    disabled: bool
-    def __init__(self, name: _Optional[str] = ..., job: _Optional[_Union[_operator_pb2.SubmitJobRequest, _Mapping]] = ..., rule: _Optional[_Union[ScheduleRule, _Mapping]] = ..., disabled: bool = ...) -> None: ...
+    paused: bool
+    def __init__(self, name: _Optional[str] = ..., job: _Optional[_Union[_operator_pb2.SubmitJobRequest, _Mapping]] = ..., rule: _Optional[_Union[ScheduleRule, _Mapping]] = ..., paused: bool = ...) -> None: ...
 
 class ScheduleStatus(_message.Message):
     __slots__ = ("schedule_id", "name", "job_name", "rule", "state", "created_utc", "created_by", "next_utc", "fires")
@@ -111,11 +107,9 @@ class ChangeScheduleRequest(_message.Message):
         CHANGE_UNSPECIFIED: _ClassVar[ChangeScheduleRequest.Change]
         CHANGE_PAUSE: _ClassVar[ChangeScheduleRequest.Change]
         CHANGE_RESUME: _ClassVar[ChangeScheduleRequest.Change]
-        CHANGE_DISABLE: _ClassVar[ChangeScheduleRequest.Change]
     CHANGE_UNSPECIFIED: ChangeScheduleRequest.Change
     CHANGE_PAUSE: ChangeScheduleRequest.Change
     CHANGE_RESUME: ChangeScheduleRequest.Change
-    CHANGE_DISABLE: ChangeScheduleRequest.Change
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     CHANGE_FIELD_NUMBER: _ClassVar[int]
     CHANGED_BY_FIELD_NUMBER: _ClassVar[int]

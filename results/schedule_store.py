@@ -32,7 +32,7 @@ class ScheduleRecord:
     name: str
     #: A serialised CreateScheduleRequest.
     request: bytes
-    #: active, paused, disabled or over.
+    #: active, paused or over.
     state: str
     created_utc: str
     created_by: str
@@ -47,7 +47,7 @@ class FireRecord:
     schedule_id: str
     due_utc: str
     at_utc: str
-    #: submitting, submitted, missed, overlapped, failed or paused.
+    #: submitting, submitted, missed, overlapped or failed.
     outcome: str
     #: Of the run that was made, or is to be; at most one.
     run_ids: tuple[str, ...] = ()

@@ -30,7 +30,6 @@ _OVERLAP_NAMES = {number: name for name, number in OVERLAPS.items()}
 _CHANGES = {
     "active": "CHANGE_RESUME",
     "paused": "CHANGE_PAUSE",
-    "disabled": "CHANGE_DISABLE",
 }
 
 
@@ -80,13 +79,7 @@ def list_command(name: str | None, coordinator: str) -> None:
 @click.argument("state", type=click.Choice(list(_CHANGES)))
 @client_options
 def set_command(name: str, state: str, coordinator: str) -> None:
-    """Make SCHEDULE active, pause it, or disable it.
-
-    \b
-      active      begin its runs
-      paused      begin no runs; times that pass meanwhile are recorded
-      disabled    begin no runs, and record no times
-    """
+    """Make SCHEDULE active, or pause it: it begins no runs until it is active again."""
     request = pb.ChangeScheduleRequest(
         schedule=name, change=_CHANGES[state], changed_by=operator_name()
     )
@@ -116,7 +109,6 @@ def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
         "state": status.state,
         "cron": rule.cron or None,
         "every_ns": rule.every_ns or None,
-        "once": rule.once,
         "time_zone": rule.time_zone or "UTC",
         "from_utc": rule.from_utc or None,
         "until_utc": rule.until_utc or None,
@@ -136,8 +128,6 @@ def _rule_text(rule: pb.ScheduleRule) -> str:
     """When its times are, in a few words."""
     if rule.cron:
         return f"cron '{rule.cron}' {rule.time_zone or 'UTC'}"
-    if rule.once:
-        return "once" if rule.from_utc else "once, as soon as it is active"
     return f"every {format_duration(rule.every_ns)}"
 
 
@@ -147,9 +137,8 @@ def _brief_lines(status: pb.ScheduleStatus) -> Iterator[str]:
         f"{status.name}  {status.schedule_id}  {status.state}  job {status.job_name}  "
         f"{_rule_text(status.rule)}"
     )
-    note = "" if status.state == "active" else f", not while it is {status.state}"
     for time in status.next_utc:
-        yield f"    {shown_twice(time, status.rule.time_zone)}{note}"
+        yield f"    {shown_twice(time, status.rule.time_zone)}"
 
 
 def _full_lines(status: pb.ScheduleStatus) -> Iterator[str]:

@@ -59,20 +59,11 @@ class Timing:
     misfire: str | None
     overlap: str | None
     name: str | None
-    disabled: bool
+    paused: bool
 
     @property
     def is_often(self) -> bool:
         return self.cron is not None or self.every_ns is not None
-
-    @property
-    def may_miss(self) -> bool:
-        return self.misfire is not None
-
-    @property
-    def is_once(self) -> bool:
-        """One run that is kept back, or left out when its time is missed."""
-        return not self.is_often and (self.disabled or self.may_miss)
 
     def check(self, *, wait: bool) -> None:
         """ConfigError when two of them do not go together."""
@@ -92,28 +83,17 @@ class Timing:
             given = {
                 "--from": self.begin,
                 "--until": self.until,
+                "--misfire": self.misfire,
                 "--overlap": self.overlap,
-                "--name": None if self.is_once else self.name,
+                "--name": self.name,
+                "--paused": self.paused or None,
             }
-            for name, text in given.items():
+            for name, value in given.items():
                 _refuse(
-                    text is not None,
+                    value is not None,
                     f"{name} is for schedules",
                     "give --cron or --every",
                 )
-        if self.is_once:
-            kept = "--disabled" if self.disabled else "--misfire"
-            _refuse(
-                self.after is not None,
-                f"{kept} makes a schedule, and --after is for a run that is there",
-                "leave one of them out",
-            )
-            _refuse(
-                self.at is None and self.may_miss,
-                "--misfire is for runs that have a time",
-                "give --at, --cron or --every",
-            )
-            _refuse(wait, f"--wait waits for a run, {kept} makes a schedule")
         _refuse(
             bool(self.time_zone) and not self.is_often and self.at is None,
             "--tz is the zone of --at, --cron, --from, --until",
@@ -124,21 +104,13 @@ class Timing:
         )
 
     def rule(self, now: datetime) -> schedule_pb2.ScheduleRule:
-        # one run without a time begins when it is resumed, however late that is
-        is_at_once = self.is_once and self.at is None
-        default_misfire = "run_once" if is_at_once else "skip"
-        if self.is_once:
-            begin = self.begin_of_run(now)
-        else:
-            begin = self._moment("--from", self.begin, now)
         return schedule_pb2.ScheduleRule(
             cron=self.cron or "",
             every_ns=self.every_ns or 0,
             time_zone=self.time_zone,
-            once=self.is_once,
-            from_utc=_utc_text(begin),
+            from_utc=_utc_text(self._moment("--from", self.begin, now)),
             until_utc=_utc_text(self._moment("--until", self.until, now)),
-            misfire=MISFIRES[self.misfire or default_misfire],
+            misfire=MISFIRES[self.misfire or "skip"],
             overlap=OVERLAPS[self.overlap or "skip"],
         )
 
@@ -198,9 +170,8 @@ _timing_options = grouped(
     option("--until TIME", "A schedule's last possible time.", parse=parse_text),
     option(
         "--misfire",
-        "Times that were missed, such as while the coordinator was down, also that of "
-        "--at: leave them out (skip, the default), make up for all of them by one run, "
-        "or run each.",
+        "Times that were missed, such as while the coordinator was down: leave them "
+        "out (skip, the default), or make up for all of them by one run.",
         type=click.Choice(list(MISFIRES)),
     ),
     option(
@@ -210,10 +181,7 @@ _timing_options = grouped(
         type=click.Choice(list(OVERLAPS)),
     ),
     option("--name", "A schedule's name.", parse=parse_text),
-    flag(
-        "--disabled",
-        "Keep it back until `fleet schedule set NAME active`, also a single run.",
-    ),
+    flag("--paused", "Begin no runs until `fleet schedule set NAME active`."),
 )
 
 
@@ -241,8 +209,7 @@ def submit_command(
 ) -> ExitCode:
     """Have the fleet run JOB, at once, later or by a schedule.
 
-    Prints the run's id, alone, on stdout; the schedule's with --cron, --every,
-    --misfire or --disabled.
+    Prints the run's id, alone, on stdout; the schedule's with --cron or --every.
     """
     timing = Timing(**options)
     timing.check(wait=wait)
@@ -250,12 +217,12 @@ def submit_command(
     job = JobFile(job_file)
     request = checked_request(job, load.overrides(job, overrides))
     request.priority = priority
-    if timing.is_often or timing.is_once:
+    if timing.is_often:
         create = schedule_pb2.CreateScheduleRequest(
             name=timing.name or "",
             job=request,
             rule=timing.rule(now),
-            disabled=timing.disabled,
+            paused=timing.paused,
         )
         with Client(coordinator) as client:
             status = client.schedule_call("CreateSchedule", create)
@@ -291,7 +258,7 @@ def submit_command(
 
 def _schedule_text(status: schedule_pb2.ScheduleStatus) -> str:
     first = "no time left"
-    if status.state == "disabled":
+    if status.state == "paused":
         first = f"`ldapslam fleet schedule set {status.name} active` starts it"
     elif status.next_utc:
         first = f"next time {shown_twice(status.next_utc[0], status.rule.time_zone)}"

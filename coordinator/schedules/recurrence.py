@@ -3,14 +3,9 @@
 
 croniter finds the wall-clock readings that an expression names; from reading to instant
 it goes here, because at a change of the clocks croniter repeats times of its own and
-moves others. Rules of two kinds:
-
-- An expression that names its hours (`30 2 * * *`) is meant for a time of day, and runs
-  once for each reading: one that does not exist, at the first instant after the gap;
-  one that exists twice, at the first. Several that do not exist are one time.
-- An expression for every hour (`*/15 * * * *`) is meant to go on evenly: a reading runs
-  whenever the clock shows it. Readings in a gap are left out and repeated ones repeat,
-  so that the time between two does not change.
+moves others. An expression runs once for each reading: one that does not exist, at the
+first instant after the gap; one that exists twice, at the first. Several readings in
+one gap are one time.
 
 A fixed period knows no clock changes. Instants are aware datetimes in UTC; readings are
 naive. Day of month and day of week are combined as crontab(5) has it: either, unless
@@ -22,15 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.time_zone import first_instant, next_change, offset_of
+from ldapslam.base.time_zone import first_instant
 
 _FIELDS = 5
-_HOUR = 1
 _MAX_CHARACTERS = 500
 _ALIAS = re.compile(r"@(hourly|daily|midnight|weekly|monthly|yearly|annually)\Z")
 #: croniter's random values would not repeat.
@@ -43,12 +37,12 @@ _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Times without end, by `cron` or `every`; without either one time, `anchor`."""
+    """Times without end, by `cron` or `every`: one of them is given."""
 
     cron: str | None = None
     every: timedelta | None = None
     zone: tzinfo = UTC
-    #: Origin of `every`, or the one time.
+    #: Origin of `every`.
     anchor: datetime = _UNIX_EPOCH
     #: Inclusive.
     first: datetime | None = None
@@ -94,13 +88,10 @@ def next_time(rule: Rule, after: datetime) -> datetime | None:
 
 
 def _unlimited(rule: Rule, after: datetime) -> Iterator[datetime]:
-    if rule.every is not None:
-        return _periods(rule.anchor, rule.every, after, is_first_due=bool(rule.first))
-    if rule.cron is None:
-        return iter([rule.anchor] if rule.anchor > after else [])
-    if _is_hourly(rule.cron):
-        return _even_times(rule.cron, rule.zone, after)
-    return _clock_times(rule.cron, rule.zone, after)
+    if rule.cron is not None:
+        return _clock_times(rule.cron, rule.zone, after)
+    assert rule.every is not None
+    return _periods(rule.anchor, rule.every, after, is_first_due=bool(rule.first))
 
 
 def _periods(
@@ -122,25 +113,6 @@ def _clock_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]
             last = instant
 
 
-def _even_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    position, is_included = after, False
-    while True:
-        # within one offset readings and instants advance together
-        offset = offset_of(zone, position)
-        reading = position.astimezone(timezone(offset)).replace(tzinfo=None)
-        change = None
-        for found in _readings(cron, reading - _TICK if is_included else reading):
-            instant = (found - offset).replace(tzinfo=UTC)
-            change = next_change(zone, position, instant)
-            if change is not None:
-                break
-            yield instant
-            position = instant
-        if change is None:
-            return
-        position, is_included = change, True
-
-
 def _readings(cron: str, after: datetime) -> Iterator[datetime]:
     """Readings after this one, to the minute."""
     iterator = _iterator(cron, after.replace(fold=0))
@@ -158,8 +130,3 @@ def _iterator(cron: str, after: datetime) -> croniter:
         max_years_between_matches=_MAX_YEARS,
         implement_cron_bug=True,  # its name for what crontab(5) describes
     )
-
-
-def _is_hourly(cron: str) -> bool:
-    expanded, _ = croniter.expand(cron)
-    return bool(expanded[_HOUR] == ["*"])

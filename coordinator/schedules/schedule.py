@@ -7,19 +7,17 @@ A time of a schedule, once it is due, is settled for good:
      |                                                |--------> failed
      |                                                '--------> missed (after a crash)
      |--missed, and the policy leaves it out----> missed
-     |--the run before has not ended, skip------> overlapped
-     '--the schedule is paused------------------> paused
+     '--the run before has not ended, skip------> overlapped
 
 A time is missed when it could not be kept within the grace: the coordinator was down,
-or the wall clock jumped ahead. Runs that make up for `run_all` follow each other,
-whatever the overlap policy is.
+or the wall clock jumped ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from ldapslam.base.errors import ConfigError
@@ -32,8 +30,6 @@ from ldapslam.proto.fields import words_of
 from ldapslam.results.records import FINAL_STATES
 
 GRACE = timedelta(minutes=1)
-#: Only the latest missed times are made up for.
-MOST_MADE_UP = 100
 
 _MIN_PERIOD_NS = 1_000_000_000
 _MAX_SPAN_NS = 366 * 86_400_000_000_000
@@ -45,7 +41,6 @@ _NS_PER_US = 1000
 class Misfire(StrEnum):
     SKIP = "skip"
     RUN_ONCE = "run_once"
-    RUN_ALL = "run_all"
 
 
 class Overlap(StrEnum):
@@ -60,13 +55,11 @@ class Outcome(StrEnum):
     MISSED = "missed"
     OVERLAPPED = "overlapped"
     FAILED = "failed"
-    PAUSED = "paused"
 
 
 class State(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
-    DISABLED = "disabled"
     OVER = "over"
 
 
@@ -87,11 +80,6 @@ class Policy:
     def begin(self, due: datetime, settled: datetime) -> datetime:
         """When the time's run begins: as due, or late."""
         return settled if self.is_missed(due, settled) else due
-
-    def replaces(self, due: datetime, settled: datetime) -> bool:
-        """Whether runs that have not ended are cancelled for the run of a time."""
-        makes_up = self.misfire is Misfire.RUN_ALL and self.is_missed(due, settled)
-        return self.overlap is Overlap.REPLACE and not makes_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +105,8 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
     A period counts from the first allowed time, else from the creation, with the first
     run one period later.
     """
-    if sum((bool(message.cron), bool(message.every_ns), message.once)) != 1:
-        raise ConfigError(
-            "a schedule has either a cron expression or a period, or is for one time"
-        )
+    if bool(message.cron) == bool(message.every_ns):
+        raise ConfigError("a schedule has either a cron expression or a period")
     zone = zone_named(message.time_zone)
     first = parse_utc(message.from_utc) if message.from_utc else None
     last = parse_utc(message.until_utc) if message.until_utc else None
@@ -128,8 +114,6 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
         raise ConfigError(f"the schedule begins in {first.year}, which is too far away")
     if first is not None and last is not None and last < first:
         raise ConfigError("the schedule ends before it begins")
-    if message.once:
-        return Plan(_one_time(first, last, zone, created), _policy(message))
     every = None
     if message.cron:
         check_cron(message.cron)
@@ -139,17 +123,6 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
     if next_time(rule, min(created, first or created) - timedelta(seconds=1)) is None:
         raise ConfigError("the rule has no time between its first and its last")
     return Plan(rule, _policy(message))
-
-
-def _one_time(
-    first: datetime | None, last: datetime | None, zone: tzinfo, created: datetime
-) -> Rule:
-    """Without a time: right after the creation, once active (`Entry.is_at_once`)."""
-    if last is not None:
-        raise ConfigError("a schedule for one time has no last one")
-    if first is not None and first <= created:
-        raise ConfigError(f"the schedule's time, {clock_text(first)}, has passed")
-    return Rule(zone=zone, anchor=first or created + timedelta(microseconds=1))
 
 
 def _period(every_ns: int) -> timedelta:
@@ -178,56 +151,41 @@ def _span(what: str, duration_ns: int) -> timedelta:
 
 def decide(
     due_times: Sequence[datetime],
-    more_missed: int,
+    next_due: datetime | None,
     policy: Policy,
     now: datetime,
     *,
-    is_paused: bool,
     is_busy: bool,
 ) -> list[Decision]:
     """Settle the due times, in order.
 
-    `more_missed`: how many missed times follow. `is_busy`: a run of the schedule has
-    not ended.
+    `next_due`: the time after them, if any. `is_busy`: a run of the schedule has not
+    ended.
     """
-    if is_paused:
-        detail = "the schedule was paused"
-        return [Decision(due, Outcome.PAUSED, detail) for due in due_times]
-    missed = sum(policy.is_missed(due, now) for due in due_times) + more_missed
     decisions = []
-    for number, due in enumerate(due_times):
-        is_missed = policy.is_missed(due, now)
-        missed_left = missed - number if is_missed else 0
-        decision = _decide(due, missed_left, policy, now, is_busy)
+    later = [*due_times, next_due][1:]
+    for due, following in zip(due_times, later, strict=True):
+        is_last = following is None or not policy.is_missed(following, now)
+        decision = _decide(due, policy, now, is_last=is_last, is_busy=is_busy)
         is_busy = is_busy or decision.outcome is Outcome.SUBMITTING
         decisions.append(decision)
     return decisions
 
 
 def _decide(
-    due: datetime,
-    missed_left: int,
-    policy: Policy,
-    now: datetime,
-    is_busy: bool,
+    due: datetime, policy: Policy, now: datetime, *, is_last: bool, is_busy: bool
 ) -> Decision:
-    """`missed_left`: this one and the missed ones after it; 0: this one is none."""
-    lateness = str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
-    may_be_busy = policy.overlap is not Overlap.SKIP
-    if missed_left:
-        match policy.misfire:
-            case Misfire.SKIP:
-                return Decision(due, Outcome.MISSED, f"{lateness} late")
-            case Misfire.RUN_ONCE if missed_left > 1:
-                return Decision(due, Outcome.MISSED, "a later one makes up for it")
-            case Misfire.RUN_ALL if missed_left > MOST_MADE_UP:
-                detail = f"only the latest {MOST_MADE_UP} are made up for"
-                return Decision(due, Outcome.MISSED, detail)
-        may_be_busy = may_be_busy or policy.misfire is Misfire.RUN_ALL
-    detail = f"{lateness} late" if missed_left else ""
-    if may_be_busy or not is_busy:
-        return Decision(due, Outcome.SUBMITTING, detail)
-    return Decision(due, Outcome.OVERLAPPED, "the run before has not ended")
+    """`is_last`: no missed time follows."""
+    detail = ""
+    if policy.is_missed(due, now):
+        detail = f"{timedelta(seconds=round((now - due).total_seconds()))} late"
+        if policy.misfire is Misfire.SKIP:
+            return Decision(due, Outcome.MISSED, detail)
+        if not is_last:
+            return Decision(due, Outcome.MISSED, "a later one makes up for it")
+    if is_busy and policy.overlap is Overlap.SKIP:
+        return Decision(due, Outcome.OVERLAPPED, "the run before has not ended")
+    return Decision(due, Outcome.SUBMITTING, detail)
 
 
 @dataclass(frozen=True, slots=True)

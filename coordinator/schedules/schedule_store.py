@@ -62,14 +62,9 @@ class Entry:
     def state(self) -> State:
         return State(self.record.state)
 
-    @property
-    def is_at_once(self) -> bool:
-        """Its one time is whenever it is active."""
-        return self.request.rule.once and not self.request.rule.from_utc
-
     def look_ahead(self) -> None:
-        is_ticking = self.state in (State.ACTIVE, State.PAUSED)
-        self.next_due = next_time(self.plan.rule, self.settled) if is_ticking else None
+        is_active = self.state is State.ACTIVE
+        self.next_due = next_time(self.plan.rule, self.settled) if is_active else None
 
 
 class ScheduleStore:
@@ -106,7 +101,7 @@ class ScheduleStore:
         self, request: schedule_pb2.CreateScheduleRequest, by: str, now: datetime
     ) -> Entry:
         """Keep a new schedule; JobErrors with the faults of its job and its rule."""
-        state = State.DISABLED if request.disabled else State.ACTIVE
+        state = State.PAUSED if request.paused else State.ACTIVE
         record = ScheduleRecord(
             schedule_id=f"s-{secrets.token_hex(4)}",
             name=request.name or "?",
@@ -144,7 +139,7 @@ class ScheduleStore:
     ) -> None:
         """Times up to `settled` do not matter in this state. `note` is of who wanted
         it."""
-        settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
+        settled = max(settled, entry.settled)
         change, until_utc = schedule_store.set_state, utc_text(settled)
         which = self._store, entry.schedule_id
         if note is None:

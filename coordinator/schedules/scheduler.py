@@ -36,12 +36,12 @@ from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.coordinator.schedules.recurrence import times
 from ldapslam.coordinator.schedules.schedule import (
-    MOST_MADE_UP,
     Decision,
     Drop,
     Ending,
     Misfire,
     Outcome,
+    Overlap,
     Release,
     State,
     decide,
@@ -184,22 +184,17 @@ class Scheduler:
                 lambda due: due <= now, times(entry.plan.rule, entry.settled)
             )
             due_times = list(islice(upcoming, _BATCH))
-            policy = entry.plan.policy
-            more_missed = sum(
-                policy.is_missed(due, now) for due in islice(upcoming, MOST_MADE_UP)
-            )
             await self.schedules.refresh_open_runs(entry)
             decisions = decide(
                 due_times,
-                more_missed,
-                policy,
+                next(upcoming, None),
+                entry.plan.policy,
                 now,
-                is_paused=entry.state is State.PAUSED,
                 is_busy=bool(entry.open_runs),
             )
             await self._carry_out(entry, decisions, now)
             entry.look_ahead()
-        if entry.next_due is None and entry.state in (State.ACTIVE, State.PAUSED):
+        if entry.next_due is None and entry.state is State.ACTIVE:
             await self.schedules.set_state(entry, State.OVER, entry.settled)
 
     async def _carry_out(
@@ -266,7 +261,7 @@ class Scheduler:
                 await self._writer.call(schedule_store.run_ends, store, [run_id])
             )
             await self.schedules.refresh_open_runs(entry)
-        if policy.replaces(due, settled):
+        if policy.overlap is Overlap.REPLACE:
             for other, other_due in list(entry.open_runs.items()):
                 if other_due < due:
                     await self._queue.cancel_run(other, f"schedule {entry.name}")

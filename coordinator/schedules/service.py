@@ -39,7 +39,6 @@ _FIRE_FIELDS = ("due_utc", "at_utc", "outcome", "run_ids", "detail")
 _CHANGES = {
     pb.ChangeScheduleRequest.CHANGE_PAUSE: State.PAUSED,
     pb.ChangeScheduleRequest.CHANGE_RESUME: State.ACTIVE,
-    pb.ChangeScheduleRequest.CHANGE_DISABLE: State.DISABLED,
 }
 
 
@@ -107,8 +106,8 @@ class ScheduleService(ScheduleServiceServicer):
         fires = await self._writer.call(
             schedule_store.fires, self._writer.store, entry.schedule_id, _LATEST_FIRES
         )
-        is_disabled = entry.state is State.DISABLED
-        upcoming = () if is_disabled else self._scheduler.upcoming(entry)
+        is_paused = entry.state is State.PAUSED
+        upcoming = () if is_paused else self._scheduler.upcoming(entry)
         return pb.ScheduleStatus(
             schedule_id=entry.schedule_id,
             name=entry.name,

@@ -47,9 +47,8 @@ HOUR = timedelta(hours=1)
 def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(
     tmp_path: Path, draws: Draws
 ) -> None:
-    """Three times are made up for; the process ends at each step in turn, and again at
+    """Three times are due at once; the process ends at each step in turn, and again at
     steps of the recovery."""
-    made_up = ("12:00", "12:01", "12:02")
 
     async def settle_noon(path: Path, crashes: list[int]) -> int:
         """The steps that the last, undisturbed scheduler took."""
@@ -59,11 +58,14 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(
             await queue.new_scheduler()
             request = schedule_request(
                 "three",
-                cron="0-2 12 * * *",
-                misfire=schedule_pb2.MISFIRE_POLICY_RUN_ALL,
+                every_ns=15_000_000_000,
+                from_utc="2026-03-01T12:00:00Z",
+                until_utc="2026-03-01T12:00:30Z",
+                misfire=schedule_pb2.MISFIRE_POLICY_RUN_ONCE,
+                overlap=schedule_pb2.OVERLAP_POLICY_QUEUE,
             )
             schedule_id = await create(queue, request)
-            queue.now = NOON + 10 * MINUTE
+            queue.now = NOON + MINUTE / 2
             for crash in crashes:
                 queue.fuse.set(crash)
                 with contextlib.suppress(Crash):
@@ -78,7 +80,7 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(
                 await queue.tick_at(queue.now + timedelta(minutes=3))
             fires = schedule_store.fires(queue.writer.store, schedule_id, 10)[::-1]
             made = [record.run_id for record in queue.records()]
-            assert outcomes(queue, schedule_id) == [(at, "submitted") for at in made_up]
+            assert outcomes(queue, schedule_id) == [("12:00", "submitted")] * 3
             assert sorted(one for fire in fires for one in fire.run_ids) == sorted(made)
             assert len(made) == 3
             assert sorted(queue.begun) == sorted(made)
@@ -154,14 +156,14 @@ CASES = [
         "lord-howe-fold",
         "40 1 * * fri,sat,sun",
         "Australia/Lord_Howe",
-        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ALL,
+        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ONCE,
     ),
     Case("kolkata", "0 6 1-31/5 * *", "Asia/Kolkata"),
     Case(
-        "even-hours-of-a-day",
+        "hours-of-a-day",
         "20 * 29 3 *",
         "Europe/Berlin",
-        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ALL,
+        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ONCE,
         overlap=schedule_pb2.OVERLAP_POLICY_QUEUE,
     ),
     Case(
@@ -242,9 +244,7 @@ def expected_runs(case: Case, ticks: list[datetime]) -> dict[datetime, int]:
         else:
             late.setdefault(tick, []).append(due)
     for dues in late.values():
-        if case.misfire == schedule_pb2.MISFIRE_POLICY_RUN_ALL:
-            found.update(dict.fromkeys(dues, 1))
-        elif case.misfire == schedule_pb2.MISFIRE_POLICY_RUN_ONCE:
+        if case.misfire == schedule_pb2.MISFIRE_POLICY_RUN_ONCE:
             found[dues[-1]] = 1
     return found
 
@@ -384,7 +384,7 @@ def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
     second = operator.submit("--after", first)
     never = operator.submit("--after", first, "--if", "pass")
     often = ("--every", "3s", "--until", "+7s", "--name", "often")
-    schedule_id = operator.submit(*often, "--overlap", "queue", "--misfire", "run_all")
+    schedule_id = operator.submit(*often, "--overlap", "queue")
     waiting = fleet.run(second)
     assert (waiting.state, first in waiting.state_detail) == ("queued", True)
     fleet.end("coordinator", signal.SIGKILL)
@@ -415,7 +415,7 @@ def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
     assert {("submit", first), ("schedule", schedule_id), ("submit", run_id)} <= did
 
 
-def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
+def test_a_schedule_is_listed_paused_resumed_and_removed(
     operator: Operator,
 ) -> None:
     rule = ("--cron", "30 22 * * mon-fri", "--tz", "Europe/Berlin")
@@ -431,10 +431,10 @@ def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
         "    Wed 2030-10-30 22:30 CET = Wed 2030-10-30 21:30 UTC",
         "    Thu 2030-10-31 22:30 CET = Thu 2030-10-31 21:30 UTC",
     ]
-    for state in ("paused", "active", "disabled", "active"):
+    for state in ("paused", "active"):
         document = operator.read("fleet", "schedule", "set", "nightly", state)
         assert document["state"] == state
-        assert bool(document["next"]) is (state != "disabled")
+        assert bool(document["next"]) is (state == "active")
         [found] = operator.read("fleet", "schedule", "list")
         assert found == document
     shown = operator.call("fleet", "schedule", "list", "nightly")
@@ -449,30 +449,13 @@ def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
     assert "`ldapslam fleet schedule list` shows all" in refused
 
 
-def test_a_single_run_is_kept_back_until_it_is_resumed(operator: Operator) -> None:
-    operator.start_agent()
-    schedule_id = operator.submit("--disabled", "--name", "later")
-    (shown,) = operator.read("fleet", "schedule", "list")
-    assert (shown["schedule_id"], shown["state"]) == (schedule_id, "disabled")
-    operator.submit("--at", "+12h", "--misfire", "skip", "--name", "tonight")
-    tonight = operator.read("fleet", "schedule", "list", "tonight")
-    assert (tonight["once"], tonight["misfire"]) == (True, "skip")
-    assert [one["utc"] for one in tonight["next"]] == [tonight["from_utc"]]
-    assert operator.read("list") == []
-    operator.call("fleet", "schedule", "set", "later", "active")
-    operator.fleet.wait_until(lambda: bool(operator.read("list")), "the run")
-    (run,) = operator.read("list")
-    operator.fleet.wait_for(run["run_id"], "finished", timeout_s=_PATIENCE_S)
-
-
 REFUSALS = [
     (["--cron", "0 0 * * *", "--at", "+1h"], "--at is for one run"),
     (["--cron", "0 0 * * *", "--wait"], "has no end"),
     (["--overlap", "queue"], "--overlap is for schedules"),
     (["--at", "+1h", "--name", "x"], "--name is for schedules"),
-    (["--misfire", "skip"], "--misfire is for runs that have a time"),
-    (["--disabled", "--after", "latest"], "--disabled makes a schedule"),
-    (["--at", "+1h", "--misfire", "skip", "--wait"], "--misfire makes a schedule"),
+    (["--at", "+1h", "--misfire", "skip"], "--misfire is for schedules"),
+    (["--paused", "--after", "latest"], "--paused is for schedules"),
     (["--if", "pass"], "--if says how"),
     (["--after", "20260101-000000-abcdef"], "20260101-000000-abcdef"),
 ]

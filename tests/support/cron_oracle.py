@@ -45,7 +45,6 @@ class Expression:
         fields = text.split()
         self._values = [values_of(field, n) for n, field in enumerate(fields)]
         self._is_either = not (fields[2].startswith("*") or fields[4].startswith("*"))
-        self.is_every_hour = len(self._values[1]) == 24
 
     def matches(self, reading: datetime) -> bool:
         minute, hour, day, month, weekday = self._values
@@ -82,14 +81,12 @@ def oracle_times(
     latest = shown[0][1] - MINUTE
     found = []
     for moment, reading in shown:
-        is_due = expression.matches(reading)
-        if not expression.is_every_hour:
-            # what the clock shows again has had its time, what it passed over has now
-            is_due = is_due and reading > latest
-            skipped = latest + MINUTE
-            while skipped < reading:
-                is_due = is_due or expression.matches(skipped)
-                skipped += MINUTE
+        # what the clock shows again has had its time, what it passed over has it now
+        is_due = expression.matches(reading) and reading > latest
+        skipped = latest + MINUTE
+        while skipped < reading:
+            is_due = is_due or expression.matches(skipped)
+            skipped += MINUTE
         if is_due and moment > after:
             found.append(moment)
         latest = max(latest, reading)

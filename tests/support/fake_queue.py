@@ -257,14 +257,14 @@ def schedule_request(
     *,
     duration: str = "10m",
     uri: str = "ldap://ds1:389",
-    disabled: bool = False,
+    paused: bool = False,
     **rule: Any,
 ) -> schedule_pb2.CreateScheduleRequest:
     return schedule_pb2.CreateScheduleRequest(
         name=name,
         job=job_request(duration=duration, uri=uri),
         rule=schedule_pb2.ScheduleRule(**rule),
-        disabled=disabled,
+        paused=paused,
     )
 
 

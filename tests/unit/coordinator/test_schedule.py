@@ -10,7 +10,6 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedules.schedule import (
-    MOST_MADE_UP,
     Drop,
     Ending,
     Misfire,
@@ -39,13 +38,10 @@ def outcomes(
     policy: Policy,
     due: list[datetime],
     *,
-    more_missed: int = 0,
-    is_paused: bool = False,
+    next_due: datetime | None = None,
     is_busy: bool = False,
 ) -> list[Outcome]:
-    decisions = decide(
-        due, more_missed, policy, NOON, is_paused=is_paused, is_busy=is_busy
-    )
+    decisions = decide(due, next_due, policy, NOON, is_busy=is_busy)
     assert [decision.due for decision in decisions] == due
     assert all(decision.detail for decision in decisions if decision.outcome is not RUN)
     return [decision.outcome for decision in decisions]
@@ -62,8 +58,7 @@ MISFIRES = [
     (Misfire.SKIP, [0.9, 0.1], [RUN, OVERLAPPED]),
     (Misfire.RUN_ONCE, [60], [RUN]),
     (Misfire.RUN_ONCE, [180, 120, 60], [MISSED, MISSED, RUN]),
-    (Misfire.RUN_ALL, [60], [RUN]),
-    (Misfire.RUN_ALL, [180, 120, 60], [RUN, RUN, RUN]),
+    (Misfire.RUN_ONCE, [120, 60, 0.5], [MISSED, RUN, OVERLAPPED]),
 ]
 
 
@@ -77,14 +72,9 @@ def test_times_that_were_missed(
 def test_run_once_waits_for_the_last_of_many_that_were_missed() -> None:
     due = ago(*range(700, 200, -1))
     policy = Policy(Misfire.RUN_ONCE)
-    assert set(outcomes(policy, due, more_missed=100)) == {MISSED}
-
-
-def test_run_all_makes_up_for_the_latest_only() -> None:
-    due = ago(*range(400, 250, -1))  # 150, and 60 more follow
-    found = outcomes(Policy(Misfire.RUN_ALL), due, more_missed=60)
-    # of 210 the latest 100: 110 are left out, the last 40 of these are not
-    assert found == [MISSED] * 110 + [RUN] * (MOST_MADE_UP - 60)
+    assert set(outcomes(policy, due, next_due=NOON - 200 * MINUTE)) == {MISSED}
+    on_time = outcomes(policy, due, next_due=NOON)
+    assert on_time == [MISSED] * 499 + [RUN]
 
 
 OVERLAPS = [
@@ -92,7 +82,7 @@ OVERLAPS = [
     (Overlap.QUEUE, Misfire.SKIP, [0], [RUN]),
     (Overlap.REPLACE, Misfire.SKIP, [0], [RUN]),
     (Overlap.SKIP, Misfire.RUN_ONCE, [60], [OVERLAPPED]),
-    (Overlap.SKIP, Misfire.RUN_ALL, [120, 60, 0], [RUN, RUN, OVERLAPPED]),
+    (Overlap.QUEUE, Misfire.RUN_ONCE, [120, 60, 0], [MISSED, RUN, RUN]),
 ]
 
 
@@ -104,15 +94,8 @@ def test_times_while_a_run_has_not_ended(
     assert outcomes(policy, ago(*minutes), is_busy=True) == expected
 
 
-def test_times_in_a_pause_are_noted_and_not_made_up_for() -> None:
-    found = outcomes(Policy(Misfire.RUN_ALL), ago(180, 0), is_paused=True)
-    assert found == [Outcome.PAUSED, Outcome.PAUSED]
-
-
-def test_what_makes_up_for_all_replaces_nothing_and_begins_later() -> None:
-    policy = Policy(Misfire.RUN_ALL, overlap=Overlap.REPLACE)
-    assert policy.replaces(NOON, NOON)
-    assert not policy.replaces(NOON - 60 * MINUTE, NOON)
+def test_a_run_that_makes_up_for_a_missed_time_begins_later() -> None:
+    policy = Policy(Misfire.RUN_ONCE)
     assert policy.begin(NOON, NOON + MINUTE / 2) == NOON
     later = NOON + 60 * MINUTE
     assert policy.begin(NOON, later) == later
@@ -187,9 +170,6 @@ def test_a_run_waits_for_both_its_time_and_its_order() -> None:
 RULES = [
     ({}, "either a cron expression or a period"),
     ({"cron": "0 0 * * *", "every_ns": 10**10}, "either"),
-    ({"cron": "0 0 * * *", "once": True}, "either"),
-    ({"once": True, "until_utc": "2026-03-02T00:00:00Z"}, "no last one"),
-    ({"once": True, "from_utc": "2026-03-01T00:00:00Z"}, "has passed"),
     ({"every_ns": 10**8}, "at least a second"),
     ({"every_ns": 10**9 + 1}, "whole microseconds"),
     ({"cron": "0 0 * *"}, "five fields|expected 5 fields"),

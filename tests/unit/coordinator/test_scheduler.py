@@ -39,8 +39,6 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 NS = 1_000_000_000
 
-SKIP = schedule_pb2.MISFIRE_POLICY_SKIP
-ALL = schedule_pb2.MISFIRE_POLICY_RUN_ALL
 ONCE = schedule_pb2.MISFIRE_POLICY_RUN_ONCE
 QUEUE = schedule_pb2.OVERLAP_POLICY_QUEUE
 REPLACE = schedule_pb2.OVERLAP_POLICY_REPLACE
@@ -58,54 +56,10 @@ async def test_a_run_begins_at_each_time(queue: FakeQueue) -> None:
     assert {record.schedule_id for record in queue.records()} == {schedule_id}
 
 
-@pytest.mark.parametrize(
-    ("late_by", "misfire", "outcome"),
-    [(0 * HOUR, SKIP, "submitted"), (HOUR, SKIP, "missed"), (HOUR, ONCE, "submitted")],
-)
-async def test_one_run_has_a_misfire_policy_too(
-    queue: FakeQueue,
-    late_by: timedelta,
-    misfire: schedule_pb2.MisfirePolicy,
-    outcome: str,
-) -> None:
-    schedule_id = await create(
-        queue,
-        schedule_request(
-            "one", once=True, from_utc="2026-03-01T12:00:00Z", misfire=misfire
-        ),
-    )
-    await queue.tick_at(NOON + late_by)
-    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-    assert outcomes(queue, schedule_id) == [("12:00", outcome)]
-    assert len(queue.records()) == (outcome == "submitted")
-    assert queue.scheduler.schedules.find("one").state is State.OVER
-
-
 async def change(queue: FakeQueue, name: str, state: State) -> None:
     schedules = queue.scheduler.schedules
     async with queue.scheduler.settled() as now:
         await schedules.set_state(schedules.find(name), state, now)
-
-
-@pytest.mark.parametrize("is_restarted", [False, True])
-async def test_one_run_that_is_disabled_begins_once_when_it_is_resumed(
-    queue: FakeQueue, is_restarted: bool
-) -> None:
-    request = schedule_request("later", disabled=True, once=True, misfire=ONCE)
-    schedule_id = await create(queue, request)
-    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-    assert queue.records() == []
-    if is_restarted:
-        await queue.new_scheduler()
-    await change(queue, "later", State.ACTIVE)
-    if is_restarted:
-        await queue.new_scheduler()
-    await queue.tick()
-    assert list(queue.begun.values()) == [queue.now]
-    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-    assert outcomes(queue, schedule_id) == [("11:30", "submitted")]
-    assert states(queue) == ["finished"]
-    assert queue.scheduler.schedules.find("later").state is State.OVER
 
 
 async def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
@@ -118,7 +72,7 @@ async def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
                 name, uri=f"ldap://{name}", cron="0 * * * *", misfire=policy
             ),
         )
-        for name, policy in {"skip": 0, "once": ONCE, "all": ALL}.items()
+        for name, policy in {"skip": 0, "once": ONCE}.items()
     }
     await queue.tick()
     queue.now = moment("2026-03-01 15:30")
@@ -132,9 +86,6 @@ async def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
         ("15:00", "submitted"),
         on_time,
     ]
-    run_all = [(f"{hour}:00", "submitted") for hour in (12, 13, 14, 15)]
-    # four runs of ten minutes one after the other: the last ends after 16:00
-    assert outcomes(queue, made["all"]) == [*run_all, ("16:00", "overlapped")]
     assert fires(queue, made["skip"])[0].detail == "3:30:30 late"
 
 
@@ -196,30 +147,36 @@ async def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
     assert second in queue.begun
 
 
-async def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
-    queue: FakeQueue,
-) -> None:
-    schedule_id = await create(
-        queue, schedule_request("h", cron="0 * * * *", misfire=ALL)
-    )
+async def test_times_in_a_pause_are_not_made_up_for(queue: FakeQueue) -> None:
+    request = schedule_request("h", cron="0 * * * *", misfire=ONCE, paused=True)
+    schedule_id = await create(queue, request)
     await queue.tick_at(NOON)
+    await change(queue, "h", State.ACTIVE)
+    await tick_every(queue, 30 * S, HOUR)
     await change(queue, "h", State.PAUSED)
     # which survives a restart
     await queue.new_scheduler()
     await tick_every(queue, 10 * MINUTE, 2 * HOUR)
     await change(queue, "h", State.ACTIVE)
     await tick_every(queue, 30 * S, HOUR)
-    await change(queue, "h", State.DISABLED)
-    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-    await change(queue, "h", State.ACTIVE)
-    await tick_every(queue, 30 * S, HOUR)
     assert outcomes(queue, schedule_id) == [
-        ("12:00", "submitted"),
-        ("13:00", "paused"),
-        ("14:00", "paused"),
-        ("15:00", "submitted"),
-        ("18:00", "submitted"),
+        ("13:00", "submitted"),
+        ("16:00", "submitted"),
     ]
+
+
+async def test_a_schedule_is_over_when_its_last_time_passed_in_a_pause(
+    queue: FakeQueue,
+) -> None:
+    until_utc = "2026-03-01T13:00:00Z"
+    await create(queue, schedule_request("h", cron="0 * * * *", until_utc=until_utc))
+    await change(queue, "h", State.PAUSED)
+    await queue.tick_at(NOON + 2 * HOUR)
+    assert queue.scheduler.schedules.find("h").state is State.PAUSED
+    await change(queue, "h", State.ACTIVE)
+    await queue.tick()
+    assert queue.scheduler.schedules.find("h").state is State.OVER
+    assert queue.records() == []
 
 
 async def test_a_submission_that_fails_is_reported(queue: FakeQueue) -> None:
