@@ -3,20 +3,16 @@
 
 The engine's threads write to descriptors; this module opens the files, follows the
 progress and puts finished files in their place: a file with its own name is whole.
-The fields of a CSV file become files of values, a line for each row: the generator maps
-them, so that the rows, which may be many, are never in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import errno
 import importlib.resources
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +22,6 @@ from ldapslam.agent._engine import Ldif
 from ldapslam.base.errors import ConfigError, ConfigErrors
 from ldapslam.base.fault import Fault, Faults, did_you_mean
 from ldapslam.dataset.population import (
-    PopulationNode,
     PopulationProgram,
     ProgramSettings,
     build_population,
@@ -73,34 +68,6 @@ def _folder() -> Path:
     return Path(str(importlib.resources.files("ldapslam.configs") / "data"))
 
 
-def _number(name: str, header: list[str], path: Path) -> int:
-    if name in header:
-        return header.index(name)
-    if name.isascii() and name.isdigit() and len(name) < 10:
-        return int(name)
-    raise ConfigError(
-        f"CSV file {str(path)!r} has no field {name!r}",
-        hint=did_you_mean(name, header, "fields")
-        if header
-        else "give its number, from 0, or --csv-header",
-    )
-
-
-def _value(row: list[str], number: int, path: Path, line: int) -> str:
-    if number >= len(row):
-        raise ConfigError(
-            f"{path}:{line}: the row has {len(row)} fields, field {number} is wanted",
-            hint="fields are counted from 0",
-        )
-    value = row[number]
-    if "\n" in value or "\r" in value:
-        raise ConfigError(
-            f"{path}:{line}: field {number} has a line break in it",
-            hint="values of entries have none: take it out",
-        )
-    return value
-
-
 STDOUT = Path("-")
 _STDOUT_FD = 1
 _POLL_NS = 200_000_000
@@ -129,10 +96,6 @@ class Generation:
     last_names: Path | None = None
     dn_file: Path | None = None
     bind_file: Path | None = None
-    csv: Path | None = None
-    csv_has_header: bool = False
-    #: Where a folder for temporary files is made; None: the usual place.
-    scratch: Path | None = None
     #: Whether a file that the template names may be read; None: all of them.
     may_read: Callable[[str], bool] | None = None
 
@@ -150,12 +113,7 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
     """Write the files. ConfigError for what is wrong with the template, its files or
     the place to write to; partial files are removed."""
     with contextlib.ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="ldapslam-data-", dir=wanted.scratch)
-            )
-        )
-        program = _program(wanted, folder)
+        program = _program(wanted)
         outputs = stack.enter_context(_outputs(wanted))
         ldif = _ldif(wanted, program, [output.fd for output in outputs])
         stack.callback(ldif.close)
@@ -164,13 +122,10 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
 
 def check_template(wanted: Generation) -> None:
     """ConfigError for what is wrong with the template and its files; writes nothing."""
-    with tempfile.TemporaryDirectory(
-        prefix="ldapslam-data-", dir=wanted.scratch
-    ) as folder:
-        _program(wanted, Path(folder))
+    _program(wanted)
 
 
-def _program(wanted: Generation, folder: Path) -> PopulationProgram:
+def _program(wanted: Generation) -> PopulationProgram:
     name, text = find_template(wanted.template)
     try:
         population = build_population(
@@ -183,7 +138,6 @@ def _program(wanted: Generation, folder: Path) -> PopulationProgram:
             first_names=first_names,
             last_names=last_names,
             outputs=tuple(name for name, _ in _paths(wanted)),
-            csv_columns=_csv_columns(wanted, population, folder),
         )
         program = compile_population(population, settings)
         _check_files(program, wanted)
@@ -214,51 +168,6 @@ def _names_files(wanted: Generation) -> tuple[str, str]:
         str(wanted.first_names or names_file("first")),
         str(wanted.last_names or names_file("last")),
     )
-
-
-def _csv_columns(
-    wanted: Generation, population: list[PopulationNode], folder: Path
-) -> dict[str, str]:
-    """The file of each field of the CSV file that a template uses, with a line for each
-    row. ConfigError where the CSV file cannot be read, or lacks a field or rows."""
-    if wanted.csv is None:
-        return {}
-    users = [node for node in population if node.csv_fields()]
-    names = sorted(set().union(*(node.csv_fields() for node in users)))
-    paths = {name: folder / f"field-{index}" for index, name in enumerate(names)}
-    count = 0
-    try:
-        with (
-            wanted.csv.open(newline="", encoding="utf-8-sig") as file,
-            contextlib.ExitStack() as stack,
-        ):
-            rows = csv.reader(file, strict=True)
-            header = next(rows, []) if wanted.csv_has_header else []
-            numbers = [_number(name, header, wanted.csv) for name in names]
-            outputs = [
-                stack.enter_context(path.open("w", encoding="utf-8", newline=""))
-                for path in paths.values()
-            ]
-            for row in filter(None, rows):  # without empty lines
-                count += 1
-                for output, number in zip(outputs, numbers, strict=True):
-                    output.write(_value(row, number, wanted.csv, rows.line_num) + "\n")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(
-            f"CSV file {str(wanted.csv)!r} cannot be read: {error}",
-            hint="expected UTF-8 and quotes as in RFC 4180; --csv-delimiter names the "
-            "delimiter",
-        ) from None
-    if count == 0:
-        raise ConfigError(f"CSV file {str(wanted.csv)!r} has no rows", hint="add a row")
-    for node in users:
-        if node.first_index + node.total > count:
-            raise ConfigError(
-                f"CSV file {str(wanted.csv)!r} has {count:,} rows, the template "
-                f"{node.name!r} makes {node.first_index + node.total:,} entries",
-                hint=f"lower its count, as by -n {count}",
-            )
-    return {name: str(path) for name, path in paths.items()}
 
 
 def _paths(wanted: Generation) -> list[tuple[str, Path]]:

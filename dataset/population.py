@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.base.fault import Collected, Fault, UnknownName, got, unknown
@@ -20,7 +20,6 @@ from ldapslam.jobs.entries.entry import ALWAYS, NEVER, Entry, cut, draws, repeat
 from ldapslam.jobs.entries.tags import (
     LAST_NUMBER,
     AncestorDn,
-    CsvField,
     Encoded,
     ParentValue,
     Part,
@@ -123,9 +122,6 @@ class PopulationNode:
     def has_names(self) -> bool:
         """Whether its entries have first or last names."""
         return any(isinstance(part, PersonName) for part in self.parts())
-
-    def csv_fields(self) -> set[str]:
-        return {part.field for part in self.parts() if isinstance(part, CsvField)}
 
     def parts(self) -> Iterator[object]:
         for _, value in self.values:
@@ -457,8 +453,6 @@ class ProgramSettings:
     #: By number: ldif, dns, binds (DN, a tab, the first userPassword). Entries of
     #: branches are only in the LDIF.
     outputs: tuple[str, ...] = ("ldif",)
-    #: File with the values of a field of the CSV file, a line for each row.
-    csv_columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -673,17 +667,6 @@ class _PopulationEntry(Entry):
     def person_name(self, part: PersonName) -> Node:
         self.sources.has_names = True
         return Placed(self.sources.names[part.place], part.place)
-
-    def csv_field(self, part: CsvField, line: FileLine) -> Node:
-        path = self.settings.csv_columns.get(part.field)
-        if path is None:
-            raise self.fault(
-                f"there is no CSV field {part.field!r}",
-                "--csv FILE gives the rows",
-                line,
-            )
-        source = ValueSource(FILE_SEQUENCE, data=path.encode())
-        return Placed(source, Place.INDEX)
 
     def parent_value(self, part: ParentValue, line: FileLine) -> tuple[Node, ...]:
         above = self.parent

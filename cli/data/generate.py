@@ -12,7 +12,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result, wants_json
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
-from ldapslam.cli.options import FILE, flag, grouped, option, parse_pair
+from ldapslam.cli.options import FILE, grouped, option, parse_pair
 from ldapslam.dataset.generate import (
     STDOUT,
     Generated,
@@ -68,13 +68,6 @@ _MAX_ENTRIES = 1 << 60
         "Also write DN, tab and userPassword of each entry that has one.",
         type=FILE,
     ),
-)
-@grouped(
-    "Table of values",
-    option(
-        "--csv FILE", "The rows that <csvfield:N> takes its values from.", type=FILE
-    ),
-    flag("--csv-header csv_has_header", "Its first line names the fields."),
 )
 def generate_command(**given: Any) -> None:
     """Make the entries of TEMPLATE, a file or the name of an example template.

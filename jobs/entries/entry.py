@@ -19,7 +19,6 @@ from ldapslam.base.fault import Fault, unknown
 from ldapslam.jobs.entries.tags import (
     AncestorDn,
     Condition,
-    CsvField,
     Encoded,
     ParentValue,
     Part,
@@ -95,9 +94,6 @@ class Entry(ABC):
 
     @abstractmethod
     def person_name(self, part: PersonName) -> Node: ...
-
-    @abstractmethod
-    def csv_field(self, part: CsvField, line: Line) -> Node: ...
 
     @abstractmethod
     def parent_value(self, part: ParentValue, line: Line) -> tuple[Node, ...]: ...
@@ -267,8 +263,6 @@ class Entry(ABC):
                 return (self.drawn(part, line),)
             case PersonName():
                 return (self.person_name(part),)
-            case CsvField():
-                return (self.csv_field(part, line),)
             case Encoded(parts=parts):
                 return (Base64(self.nodes(parts, line)),)
             case Rdn():

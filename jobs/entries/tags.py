@@ -102,9 +102,6 @@ In test data alone:
                            begins again below each parent
     <parent:ATTRIBUTE>     the parent's value, also {parent:ATTRIBUTE}; of both
                            the first N bytes with :N
-    <csvfield:N>           of the row of --csv that has the entry's number
-                           among those of its template; 0 is the first field,
-                           names are those of --csv-header
 """
 
 _MONTHS = (
@@ -118,6 +115,8 @@ LAST_NUMBER = (1 << 63) - 2
 _UNSUPPORTED = {
     "exec": "nothing is executed: put its output in a file, <file:PATH>",
     "custom": "code is not loaded from templates",
+    "csvfield": "put the column in a file, a value on each line: "
+    "<file:PATH:sequential>",
 }
 
 _BASE64 = re.compile(r"(?<!\\)<base64:((?:[^<>]|<[^<>]*>)*)>", re.IGNORECASE)
@@ -162,12 +161,6 @@ class PersonName:
 
 
 @dataclass(frozen=True)
-class CsvField:
-    #: Its number, or its name in the header.
-    field: str
-
-
-@dataclass(frozen=True)
 class Encoded:
     """Parts in base64."""
 
@@ -183,9 +176,7 @@ class Condition:
     present: bool
 
 
-Part = (
-    Node | Reference | Rdn | AncestorDn | ParentValue | PersonName | CsvField | Encoded
-)
+Part = Node | Reference | Rdn | AncestorDn | ParentValue | PersonName | Encoded
 
 
 @dataclass
@@ -451,11 +442,6 @@ def _parent(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
     return (ParentValue(attribute, min(limit, MAX_VARIABLE_BYTES)),)
 
 
-def _csv_field(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
-    expect_form(len(arguments) == 1 and bool(arguments[0]), body, "<csvfield:N>")
-    return (CsvField(arguments[0].strip()),)
-
-
 def _loop(arguments: Sequence[str], body: str) -> Loop:
     expect_form(1 <= len(arguments) <= 2, body, "<loop:LO:HI>")
     if len(arguments) == 1:
@@ -500,5 +486,4 @@ _TAGS: dict[str, Callable[[Sequence[str], str], tuple[Part, ...]]] = {
     "sequential": _sequential,
     "list": _list,
     "parent": _parent,
-    "csvfield": _csv_field,
 }

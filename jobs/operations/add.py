@@ -19,7 +19,6 @@ from ldapslam.base.fault import Fault, unknown
 from ldapslam.jobs.entries.entry import ALWAYS, Entry, repeated
 from ldapslam.jobs.entries.tags import (
     AncestorDn,
-    CsvField,
     ParentValue,
     PersonName,
     Reference,
@@ -301,13 +300,6 @@ class _AddedEntry(Entry):
 
     def person_name(self, part: PersonName) -> Node:
         return _NAMES[part.place]
-
-    def csv_field(self, part: CsvField, line: Line) -> Node:
-        raise self.fault(
-            "an add has no CSV file",
-            "put the values in a file, one on each line: <file:PATH>",
-            line,
-        )
 
     def parent_value(self, part: ParentValue, line: Line) -> tuple[Node, ...]:
         raise self.fault(

@@ -275,7 +275,7 @@ class BulkLoad(PythonJob):
 
     def _generation(self, folder: Path, limits: AgentLimits) -> Generation:
         template, text = self.options["template"], self.options.get("template_text")
-        wanted = Generation("", entries=self.options.get("entries"), scratch=folder)
+        wanted = Generation("", entries=self.options.get("entries"))
         if text is not None:
             own = folder / "own.template"
             own.write_text(text, encoding="utf-8")

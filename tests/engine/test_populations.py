@@ -250,34 +250,6 @@ def test_side_files_have_a_line_for_each_entry(tmp_path: Path) -> None:
     ]
 
 
-def test_csv_row_is_that_of_the_entry(tmp_path: Path) -> None:
-    rows = 'login,"full name"\na,"Ng, Ann"\n\nb,Bo "X" Li\nc,\n'
-    (tmp_path / "people.csv").write_text(rows)
-    lines = "uid: <csvfield:login>\ncn: <csvfield:1>\nsn: <csvfield:full name>!\n"
-    settings_ = {
-        "csv": tmp_path / "people.csv",
-        "csv_has_header": True,
-    }
-    entries = people(tmp_path, lines, 3, **settings_)
-    assert [dn for dn, _ in entries] == [f"uid={x},ou=people,dc=com" for x in "abc"]
-    # of an empty field there is no line
-    assert values(entries, "cn") == ["Ng, Ann", 'Bo "X" Li', None]
-    assert values(entries, "sn") == ["Ng, Ann!", 'Bo "X" Li!', "!"]
-    with pytest.raises(ConfigError, match=r"has 3 rows, the template 'person' makes 4"):
-        people(tmp_path, lines, 4, **settings_)
-    with pytest.raises(ConfigError, match="has no field 'mail'"):
-        people(tmp_path, "uid: <csvfield:mail>\n", 1, **settings_)
-    with pytest.raises(ConfigError, match=r"csv:2: the row has 2 fields, field 7"):
-        people(tmp_path, "uid: <csvfield:7>\n", 1, **settings_)
-    with pytest.raises(ConfigError, match="there is no CSV field '0'"):
-        people(tmp_path, "uid: <csvfield:0>\n", 1)
-    (tmp_path / "people.csv").write_text('a,"b\nc"\n')
-    with pytest.raises(ConfigError, match="has a line break in it"):
-        people(
-            tmp_path, "uid: <csvfield:1>\n", 1, **{**settings_, "csv_has_header": False}
-        )
-
-
 # Files.
 
 

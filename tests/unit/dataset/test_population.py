@@ -174,8 +174,7 @@ def test_broken_file_is_a_fault_with_its_line(text: str, reason: str) -> None:
         ("<parent:oou>", "unknown attribute 'oou' of 'ou=people,dc=com'"),
         ("{parent:uo:3}", "unknown attribute 'uo' of 'ou=people,dc=com'"),
         ("{udi}", "unknown attribute 'udi'"),
-        ("<csvfield>", "expected a tag of the form <csvfield:N>"),
-        ("<csvfield:0>", "there is no CSV field '0'"),
+        ("<csvfield:0>", "the tag <csvfield> is not supported"),
         ("<loop>", "expected a tag of the form <loop:LO:HI>"),
         ("<loop:5:4>", "expected a loop from low to high"),
         ("<loop:1:2:3>", "expected a tag of the form <loop:LO:HI>"),
@@ -209,7 +208,7 @@ def test_broken_value_is_a_fault_with_its_line(text: str, reason: str) -> None:
         ("<ancestordn:4>", "the branch is 'ou=people"),
         ("<parent:oou>", "did you mean 'ou'"),
         ("{udi}", "did you mean 'uid'"),
-        ("<csvfield:0>", "--csv"),
+        ("<csvfield:0>", "put the column in a file"),
         ("[timestamp]", "give a range"),
     ],
 )

@@ -286,7 +286,6 @@ def test_broken_template_is_a_fault_with_its_line(text: str, reason: str) -> Non
     [
         ("<ancestordn:4>", "nothing is 4 levels above this entry"),
         ("<parent:ou>", "an add does not know the values of the parent"),
-        ("<csvfield:1>", "an add has no CSV file"),
         ("<sequential:1:true>", "numbers that begin again below each parent"),
         ("<presence:101>", "expected a tag of the form <presence:PERCENT>"),
         ("<presence>", "expected a tag of the form <presence:PERCENT>"),
