@@ -13,7 +13,6 @@ for the coordinator timeout at most, so a run needs
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import shutil
 import sys
@@ -33,22 +32,9 @@ from ldapslam.proto import engine_pb2 as pb
 _RESERVED_FILES = 64
 
 
-def workers_for(wanted: int | None, limits: AgentLimits) -> int:
-    """The number of engine threads; binds this process to its CPUs."""
-    keep_to_cpus(limits)
-    if not wanted:
-        return max(1, usable_cores() - 1)
-    if limits.max_cpu_ratio is None:
-        return wanted
-    return min(wanted, usable_cores())
-
-
-def keep_to_cpus(limits: AgentLimits) -> None:
-    """Bind this process, and its children, to the allowed CPUs."""
-    usable = sorted(os.sched_getaffinity(0))
-    allowed = limits.cpus(usable)
-    if allowed != usable:
-        os.sched_setaffinity(0, allowed)
+def workers_for(wanted: int | None) -> int:
+    """Return the number of engine threads."""
+    return wanted or max(1, usable_cores() - 1)
 
 
 def admit(

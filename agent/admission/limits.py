@@ -3,22 +3,21 @@
 
 The engine's process checks them on the plan that it computed itself, before it
 connects. With several runs at a time each gets an equal part of `max_connections` and
-`max_rate`. `max_cpu` is a ratio of the host's CPUs, rounded down to whole CPUs, at
-least 1: the engine's process is bound to them and has no more threads.
+`max_rate`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ldapslam.agent.admission.target_rules import DEFAULT_RULES, TargetRule, parse_rules
 from ldapslam.base.errors import AgentLimitExceeded, LdapSlamError
-from ldapslam.base.units import NS_PER_S, format_duration, format_ratio
+from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.rates.profile import peak_rate
 from ldapslam.jobs.types.built_in import BulkLoad
@@ -41,8 +40,6 @@ class AgentLimits:
     max_rate_per_s: float | None = None
     #: From T0 to the end of the plan's last phase.
     max_duration_ns: int | None = None
-    #: Ratio of the host's CPUs, 0 to 1.
-    max_cpu_ratio: float | None = None
     spool_quota_bytes: int | None = None
     max_runs: int = 1
     #: Logs that monitors may read: paths, or ANY_PATH.
@@ -90,13 +87,6 @@ class AgentLimits:
         return ANY_PATH in self.imports or os.path.realpath(path) in map(
             os.path.realpath, self.imports
         )
-
-    def cpus(self, usable: Sequence[int]) -> list[int]:
-        """CPUs for an engine: the last CPUs, as interrupts come to the first CPUs."""
-        if self.max_cpu_ratio is None:
-            return list(usable)
-        count = max(1, int(self.max_cpu_ratio * len(usable)))
-        return sorted(usable)[-count:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +187,6 @@ def describe_limits(document: Mapping[str, Any]) -> list[str]:
         "max_rate_per_s": lambda value: f"{value:g}/s",
         "max_duration_ns": lambda value: format_duration(int(value)),
         "max_orphan_ns": lambda value: f"orphan {format_duration(int(value))}",
-        "max_cpu_ratio": lambda value: f"{format_ratio(float(value))} of the CPUs",
     }
     phrases = []
     targets = document.get("targets")

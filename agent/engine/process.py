@@ -83,7 +83,7 @@ class RunProcess:
             unique_from=first_unique(self._run.run_id),
         )
         self._limits = AgentLimits.from_json(request.limits_json)
-        self._workers = workers_for(request.workers, self._limits)
+        self._workers = workers_for(request.workers)
         self._facts: dict[str, Any] = {}
         #: What it took to remove what earlier runs had left.
         self._cleaned: Operations = {}

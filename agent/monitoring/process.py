@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ldapslam.agent import pipe
-from ldapslam.agent.admission.admit import keep_to_cpus
 from ldapslam.agent.admission.grants import check_secrets
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
@@ -65,7 +64,6 @@ class MonitorProcess:
         self._job = load_assignment(request.run, Path(request.files_folder))
         self._agent = request.agent
         self._limits = limits = AgentLimits.from_json(request.limits_json)
-        keep_to_cpus(limits)
         self._is_first = request.run.agent_index == 0
         self._servers = ObservedServers(self._job, limits, request.agent)
         self._begun_utc_s = time.time()

@@ -181,13 +181,6 @@ def _labels(
     return labels
 
 
-def _parse_cpu(value: str) -> float:
-    share = units.parse_ratio(value)
-    if share == 0:
-        raise Fault("expected more than 0%, got '0%'", "100% is every CPU of the host")
-    return share
-
-
 #: Limits of the agent's operator, which no job changes; named as in AgentLimits.
 _limit_options = add_options(
     option(
@@ -250,12 +243,6 @@ _limit_options = add_options(
         "Longest time that load may go on without the coordinator; a job asks for it "
         "as `coordinator_timeout`.",
         parse=units.parse_duration,
-    ),
-    option(
-        "--max-cpu max_cpu_ratio SHARE",
-        "Share of this host's CPUs that engines run on, such as 50%: whole CPUs, at "
-        "least one.",
-        parse=_parse_cpu,
     ),
     option(
         "--spool-quota spool_quota_bytes SIZE",
@@ -367,7 +354,7 @@ def _explain(
     files = identity.files
     when_left_out = {
         "name": identity.name,
-        "workers": str(workers_for(workers, allowed)),
+        "workers": str(workers_for(workers)),
         "spool": str(identity.spool),
         "tls": "no certificate" if files is None else str(files.certificate.parent),
         "allow-target": ", ".join(rule.text for rule in allowed.targets),

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.base.units import format_duration, format_ratio, format_size
+from ldapslam.base.units import format_duration, format_size
 from ldapslam.cli.options import FILE, option
 
 _FILE_KEY = "ldapslam.settings_file"
@@ -91,7 +91,6 @@ def _source(context: click.Context, option: click.Option) -> str:
 _UNITS: dict[str, Callable[[Any], str]] = {
     "ns": format_duration,
     "bytes": format_size,
-    "ratio": format_ratio,
     "s": lambda value: f"{value:g}/s",
 }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import ldap
@@ -248,27 +247,6 @@ def test_a_share_beyond_the_limits_is_refused_before_any_connection(
         assert failure.error_class == "AgentLimitExceeded"
         setting = agent if agent in BEYOND else "max-connections"
         assert f"raise `{setting}`" in json.loads(failure.values_json)["hint"]
-
-
-def test_an_engine_keeps_to_the_cpus_that_it_may_use(
-    fleet: FleetOfProcesses,
-) -> None:
-    with FakeLdap(answer) as server:
-        fleet.start_coordinator()
-        fleet.start_agent("a", limits=limits(max_cpu_ratio=0.01))
-        fleet.wait_for_agents("a")
-        run_id = fleet.submit(
-            job(server.uri, run={"duration": "60s", "interval": "200ms"})
-        )
-        fleet.wait_for_load(run_id)
-        (pid,) = fleet.engine_pids("a")
-        allowed = [
-            line.split()[1]
-            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-            if line.startswith("Cpus_allowed_list:")
-        ]
-    assert len(allowed) == 1
-    assert allowed[0].isdigit()  # one CPU, not a range
 
 
 def test_limits_and_load_of_agents_are_known_to_the_coordinator(

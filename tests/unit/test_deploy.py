@@ -113,7 +113,6 @@ def test_the_agents_settings_are_taken() -> None:
     assert values["coordinator"] == "coordinator.example.com:7400"
     assert values["labels"] == {"site": "a"}
     assert values["max_rate_per_s"] == 50_000
-    assert values["max_cpu_ratio"] == 0.75
     assert values["spool_quota_bytes"] == 4 << 30
     rules = parse_rules(values["allow_target"])
     assert AgentLimits(targets=rules).targets[-1].host == "ds1.example.com"

@@ -152,31 +152,12 @@ def test_a_limited_rate_refuses_what_has_no_bound() -> None:
     assert refusal({}, peak_rate_per_s=None, unbounded=("one",)) is None
 
 
-@pytest.mark.parametrize(
-    ("share_of_cpus", "usable", "expected"),
-    [
-        (None, [0, 1, 2, 3], [0, 1, 2, 3]),
-        (1.0, [0, 1, 2, 3], [0, 1, 2, 3]),
-        (0.5, [0, 1, 2, 3], [2, 3]),
-        # whole ones: 0.74 of four are two
-        (0.74, [0, 1, 2, 3], [2, 3]),
-        (0.01, [0, 1], [1]),
-        (0.5, [7], [7]),
-    ],
-)
-def test_cpus(
-    share_of_cpus: float | None, usable: list[int], expected: list[int]
-) -> None:
-    assert AgentLimits(max_cpu_ratio=share_of_cpus).cpus(usable) == expected
-
-
 def test_limits_survive_the_way_to_the_engines_process() -> None:
     limits = AgentLimits(
         targets=parse_rules(["10.0.0.0/8:389", "ds1.example.com"]),
         max_connections=5,
         max_rate_per_s=1.5,
         max_duration_ns=S,
-        max_cpu_ratio=0.5,
         spool_quota_bytes=1 << 30,
         max_runs=3,
         logs=("/var/log/slapd.log",),
@@ -192,12 +173,11 @@ def test_limits_survive_the_way_to_the_engines_process() -> None:
 
 
 def test_limits_are_described_whatever_an_agent_says_of_them() -> None:
-    limits = AgentLimits(max_connections=500, max_rate_per_s=2000.0, max_cpu_ratio=0.25)
+    limits = AgentLimits(max_connections=500, max_rate_per_s=2000.0)
     assert describe_limits(limits.document()) == [
         "loopback ldapi",
         "500 connections",
         "2000/s",
-        "25% of the CPUs",
     ]
     assert describe_limits({"targets": 5, "max_connections": "many", "x": 1}) == []
 
@@ -235,18 +215,10 @@ def test_imports_use_what_is_allowed_and_what_is_below_it(tmp_path: Path) -> Non
     assert AgentLimits(imports=("any",)).allows_program("/bin/sh")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "max_cpu_ratio", "workers"),
-    [(0, None, 3), (8, None, 8), (8, 1.0, 4), (2, 1.0, 2)],
-)
+@pytest.mark.parametrize(("wanted", "workers"), [(0, 3), (None, 3), (8, 8)])
 def test_the_number_of_workers(
-    monkeypatch: pytest.MonkeyPatch,
-    wanted: int,
-    max_cpu_ratio: float | None,
-    workers: int,
+    monkeypatch: pytest.MonkeyPatch, wanted: int | None, workers: int
 ) -> None:
-    """One CPU is left to others; where CPUs are limited, no more than there are."""
+    """One CPU is left to others."""
     monkeypatch.setattr(admit, "usable_cores", lambda: 4)
-    monkeypatch.setattr(admit, "keep_to_cpus", lambda _: None)
-    limits = AgentLimits(max_cpu_ratio=max_cpu_ratio)
-    assert admit.workers_for(wanted, limits) == workers
+    assert admit.workers_for(wanted) == workers
