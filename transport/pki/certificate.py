@@ -149,7 +149,7 @@ def build_authority(
     public_key = key.public_key()
     end_utc = now_utc + lifetime
     return (
-        _builder(name, None, public_key, now_utc, end_utc)
+        certificate_builder(name, None, public_key, now_utc, end_utc)
         .add_extension(
             x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False
         )
@@ -174,7 +174,7 @@ def build_leaf(
     alternatives: list[x509.GeneralName] = [_host_name(host) for host in hosts]
     alternatives.append(x509.UniformResourceIdentifier(_ROLE_PREFIX + role))
     return (
-        _builder(name, authority, public_key, not_before_utc, not_after_utc)
+        certificate_builder(name, authority, public_key, not_before_utc, not_after_utc)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(
@@ -304,7 +304,7 @@ def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(
+def certificate_builder(
     name: str,
     authority: x509.Certificate | None,
     public_key: CertificatePublicKeyTypes,
