@@ -57,7 +57,7 @@ def job_schema() -> dict[str, Any]:
     """Of job files, with what is gone before the model sees it."""
     whole = section_schema(Job)
     definitions = whole.pop("$defs")
-    # a job type may set the load: wait_for_directory does; one target needs no name
+    # a job type may set the load: bulk_load does; one target needs no name
     definitions["Stream"]["required"] = ["name"]
     definitions["Stream"].setdefault("allOf", []).extend(_options(definitions))
     before = {

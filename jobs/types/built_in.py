@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, got
-from ldapslam.base.units import NS_PER_S, Rate
+from ldapslam.base.units import Rate
 from ldapslam.jobs.fields.connection import HostFile, absolute
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.result_codes import NAMES, ResultCode
@@ -193,44 +193,6 @@ class Burst(JobType[BurstOptions]):
         return {
             "operations": [{"search": options.search}],
             "connection": {**connection, "per_operation": True},
-        }
-
-
-class WaitOptions(Section):
-    """What has to be there, and for how long it may not be."""
-
-    base: Text = ""
-    """DN of the entry that each server must have; without it, the server must answer
-    for its root DSE"""
-    limit_ns: PositiveDuration = Field(examples=["5m"])
-    """longest wait for all of them; the run's duration must be longer"""
-    interval_ns: PositiveDuration = NS_PER_S // 2
-    """pause between two attempts at one server"""
-
-
-class WaitForDirectory(JobType[WaitOptions]):
-    """Asks every server of the role, one after the other, until each answers for an
-    entry or the limit has passed: for scripts that go on when a directory is there.
-    The run ends with the last answer. The servers need not be there at the start."""
-
-    name: ClassVar[str] = "wait_for_directory"
-    Options: ClassVar[type[Section]] = WaitOptions
-    sets: ClassVar[tuple[str, ...]] = ("operations", "python", "load", "count")
-
-    def expand(self, options: WaitOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
-        if options.interval_ns > options.limit_ns:
-            raise Fault(
-                "the interval is longer than the limit", "make the limit longer"
-            )
-        return {
-            "python": {
-                "class": self.python_class(),
-                "operations": ["answer"],
-                "needs_target": False,
-                "options": dict(options),
-            },
-            "load": {"clients": 1},
-            "count": 1,
         }
 
 
@@ -418,7 +380,6 @@ class BulkLoad(JobType[BulkLoadOptions]):
 BUILT_IN: tuple[type[JobType[Any]], ...] = (
     Auth,
     SearchModify,
-    WaitForDirectory,
     Burst,
     Prime,
     ReplicationProbe,

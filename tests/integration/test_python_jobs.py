@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.command_line import Running, ldapslam
+from support.command_line import ldapslam
 from support.lab import Lab
 
 #: What the directory and the books both count.
@@ -236,29 +236,3 @@ def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) 
     done = run(job)
     assert done.returncode == 3
     assert "an agent was disturbed" in done.stdout
-
-
-def test_a_directory_is_waited_for(slapd_installed: None, tmp_path: Path) -> None:
-    options = "{base: 'ou=people,dc=example,dc=com', limit: 60s, interval: 100ms}"
-    with Lab(replicas=0, entries=10) as own:
-        job = write_job(
-            tmp_path,
-            own,
-            name="wait",
-            sends=f"type: wait_for_directory\n    options: {options}",
-            load="",
-            duration="90s",
-        )
-        text = job.read_text()
-        job.write_text(
-            "\n".join(line for line in text.splitlines() if "load:" not in line)
-        )
-        own.stop(own.supplier)
-        out = tmp_path / "out"
-        with Running("run", job, "--out", out, cwd=tmp_path) as running:
-            running.wait_for_text("measure")
-            own.start(own.supplier)
-            assert running.wait() == 0, running.stderr
-        answer = result_of(job)["streams"]["wait"]["answer"]
-        assert answer["succeeded"] == answer["completed"] == 1
-        assert answer["response_time_us"]["max"] > 500_000

@@ -38,7 +38,7 @@ streams:
     target: directory
 """
 LOAD = "    load: {clients: 4}\n"
-SETTING_THE_LOAD = ("bulk_load", "replication_probe", "wait_for_directory")
+SETTING_THE_LOAD = ("bulk_load", "replication_probe")
 
 
 def job_of(type_name: str, options: Any, extra: str = "", **files: Any) -> Job:
@@ -143,35 +143,18 @@ def test_python_class_drives_a_stream() -> None:
     assert plan.operations == ()
 
 
-@pytest.mark.parametrize(
-    ("type_name", "options", "expected"),
-    [
-        (
-            "bulk_load",
-            {"server": "slapd"},
-            {
-                "server": "slapd",
-                "method": "offline",
-                "quick": True,
-                "template": "people",
-                "settings": {},
-            },
-        ),
-        (
-            "wait_for_directory",
-            {"base": "dc=example", "limit": "5m"},
-            {"base": "dc=example", "limit_ns": 300 * S, "interval_ns": S // 2},
-        ),
-    ],
-)
-def test_one_client_does_it_once_and_the_target_need_not_be_there(
-    type_name: str, options: Any, expected: dict[str, Any]
-) -> None:
-    plan = agent_plan(job_of(type_name, options), 0, 1, 0)
+def test_one_client_imports_once_and_the_target_need_not_be_there() -> None:
+    plan = agent_plan(job_of("bulk_load", {"server": "slapd"}), 0, 1, 0)
     (stream,) = plan.streams
     assert (stream.connections, stream.total_operations) == (1, 1)
     assert stream.python is not None
-    assert stream.python.options == expected
+    assert stream.python.options == {
+        "server": "slapd",
+        "method": "offline",
+        "quick": True,
+        "template": "people",
+        "settings": {},
+    }
     assert probes(plan) == []
 
 
@@ -239,11 +222,6 @@ def test_each_server_that_is_probed_has_an_operation() -> None:
         ("replication_probe", {"replicas": []}, "replicas"),
         ("replication_probe", {"dn": "uid=probe,dc=example"}, "begins with cn="),
         ("replication_probe", {"rate": 5}, "rate"),
-        (
-            "wait_for_directory",
-            {"limit": "1s", "interval": "2s"},
-            "interval is longer than the limit",
-        ),
     ],
 )
 def test_fault_of_an_option_is_told(type_name: str, options: Any, fault: str) -> None:

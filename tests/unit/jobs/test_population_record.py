@@ -140,7 +140,7 @@ def test_servers_that_nobody_asks_before_the_run_are_refused(tmp_path: Path) -> 
     text = (
         "name: j\ntargets: {a: 'ldap://ds1'}\npopulation: {file: p}\n"
         "run: {duration: 5m}\nstreams:\n  - {name: w, target: a, "
-        "type: wait_for_directory, options: {limit: 1m}}\n"
+        "type: bulk_load, options: {server: slapd}}\n"
     )
     loaded = load_job_text(text.encode(), file="job.yaml", base=tmp_path)
     with pytest.raises(ConfigError, match="'ldap://ds1' cannot be looked for"):
