@@ -18,11 +18,8 @@ from dataclasses import dataclass, field
 from ldapslam.base.fault import Collected, Fault, UnknownName, got, unknown
 from ldapslam.jobs.entries.entry import ALWAYS, NEVER, Entry, cut, draws, repeated
 from ldapslam.jobs.entries.tags import (
-    LAST_NUMBER,
     AncestorDn,
-    Encoded,
     ParentValue,
-    Part,
     PersonName,
     Reference,
     Value,
@@ -42,13 +39,10 @@ from ldapslam.jobs.entries.template_file import Line as FileLine
 from ldapslam.jobs.requests.dn import check_dn, plain_dn, rdn_values, split_rdn
 from ldapslam.jobs.requests.template import (
     FILE_SEQUENCE,
-    LIST,
     PLAIN,
-    RANDOM_STRING,
     SEQUENCE,
     TIMESTAMP,
     UNDERSCORES,
-    UNIFORM,
     UNIQUE,
     Body,
     Field,
@@ -69,11 +63,6 @@ from ldapslam.jobs.requests.template import (
 MAX_NODES = 65_536
 MAX_DEPTH = 32
 MAX_ENTRIES = 1 << 62
-
-#: More names than anybody counts.
-_MANY = 1 << 62
-#: What is the same for all siblings, and what counts them.
-_Pattern = tuple[object, ...]
 
 #: What the entry of a branch is, by the attribute of its RDN; others are of the class
 #: that allows every attribute.
@@ -144,8 +133,6 @@ def build_population(
     for branch in file.branches:
         with builder.found.each():
             builder.branch(branch)
-    for fault in _check_siblings(builder.nodes):
-        builder.found.add(fault)
     builder.found.stop()
     if sum(node.total for node in builder.nodes) > MAX_ENTRIES:
         raise Fault(f"{file.name} makes more than 2^62 entries", "lower its counts")
@@ -299,146 +286,6 @@ def _check_order(file: TemplateFile) -> None:
                     "move it down: servers want parents first",
                 )
             _, above = split_rdn(above)
-
-
-def _check_siblings(nodes: Sequence[PopulationNode]) -> Iterator[Fault]:
-    """Entries that would surely have equal DNs.
-
-    An RDN of only constants, lists and random numbers has a known number of values,
-    and two templates below one entry may count in the same way. Nothing else is held
-    against a file: values that are drawn may come twice."""
-    known: dict[tuple[int, _Pattern], list[tuple[PopulationNode, range]]] = {}
-    for node in nodes:
-        if node.parent is None:
-            continue
-        names = _Names(node)
-        if (most := names.most()) < node.count:
-            yield node.fault(
-                f"{node.count:,} entries of the template {node.name!r} have {most:,} "
-                f"different names at most, by {' + '.join(node.rdn)}",
-                "put <sequential> or <entryNumber> into that attribute",
-            )
-            continue
-        if (found := names.numbered(nodes[node.parent])) is None:
-            continue
-        pattern, numbers = found
-        siblings = known.setdefault((node.parent, pattern), [])
-        for other, taken in siblings:
-            if max(numbers.start, taken.start) < min(numbers.stop, taken.stop):
-                yield node.fault(
-                    f"the templates {other.name!r} and {node.name!r} give their "
-                    f"entries the same names below {nodes[node.parent].name!r}",
-                    "let one <sequential:START> begin where the other ends, or put "
-                    "each below a branch of its own",
-                )
-        siblings.append((node, numbers))
-
-
-class _Names:
-    """The RDNs that the entries of one template below one entry may have."""
-
-    def __init__(self, node: PopulationNode) -> None:
-        self._node = node
-        #: The first value of each attribute.
-        self._values: dict[str, Value] = {}
-        for line, value in node.values:
-            self._values.setdefault(line.attribute.lower(), value)
-
-    def most(self) -> int:
-        """Return the number of different RDNs."""
-        number = 1
-        for attribute in self._node.rdn:
-            number = min(_MANY, number * self._most(attribute, ()))
-        return number
-
-    def numbered(self, parent: PopulationNode) -> tuple[_Pattern, range] | None:
-        """Their pattern and the numbers in it; None: of names that are not known by
-        the number of their entry alone, or that are others below each parent."""
-        parts: list[object] = []
-        for attribute in self._node.rdn:
-            found = self._resolved(attribute, ())
-            if found is None:
-                return None
-            parts += [attribute, *found]
-        counters = [part for part in parts if _counts(part)]
-        if not counters:
-            return tuple(parts), range(1)
-        counter, node = counters[0], self._node
-        source = counter.source if isinstance(counter, Placed) else counter
-        if len(counters) > 1 or not isinstance(source, ValueSource):
-            return None
-        first = source.lo
-        if not isinstance(counter, Placed):
-            if parent.total > 1:
-                return None
-            first += node.first_index
-        pattern = tuple(Placed if part is counter else part for part in parts)
-        return pattern, range(first, first + node.count)
-
-    def _most(self, attribute: str, above: tuple[str, ...]) -> int:
-        value = self._values.get(attribute)
-        if value is None or attribute in above or not value.is_certain:
-            return _MANY
-        return self._product(value.parts, (*above, attribute))
-
-    def _product(self, parts: Sequence[Part], above: tuple[str, ...]) -> int:
-        number = 1
-        for part in parts:
-            if isinstance(part, Reference):
-                number *= self._most(part.attribute, above)
-            elif isinstance(part, Encoded):
-                number *= self._product(part.parts, above)
-            elif not isinstance(part, bytes) and not _is_of_parent(part):
-                number *= _drawn(part)
-            number = min(_MANY, number)
-        return number
-
-    def _resolved(self, attribute: str, above: tuple[str, ...]) -> list[object] | None:
-        value = self._values.get(attribute)
-        if value is None or attribute in above or not value.is_certain:
-            return None
-        found: list[object] = []
-        for part in value.parts:
-            if isinstance(part, Reference) and not part.limit:
-                inner = self._resolved(part.attribute, (*above, attribute))
-                if inner is None:
-                    return None
-                found += inner
-            elif isinstance(part, bytes) or _counts(part) or _is_of_parent(part):
-                found.append(part)
-            else:
-                return None
-        return found
-
-
-def _counts(part: object) -> bool:
-    """Whether it is a <sequential>."""
-    source = part.source if isinstance(part, Placed) else part
-    return (
-        isinstance(source, ValueSource)
-        and source.kind == SEQUENCE
-        and (source.hi, source.step) == (LAST_NUMBER, 1)
-    )
-
-
-def _is_of_parent(part: Part) -> bool:
-    """The same for all siblings."""
-    if isinstance(part, AncestorDn):
-        return part.levels > 0
-    return isinstance(part, ParentValue)
-
-
-def _drawn(part: Part) -> int:
-    if not isinstance(part, ValueSource):
-        return _MANY
-    if part.kind == LIST:
-        return len({text for text, weight in part.choices if weight})
-    if part.kind == UNIFORM:
-        return part.hi - part.lo + 1
-    if part.kind == RANDOM_STRING and part.hi <= 8:
-        letters = len(set(part.data))
-        return sum(letters**length for length in range(part.lo, part.hi + 1))
-    return _MANY
 
 
 NO_PARENT = NO_NAMES = 0xFFFFFFFF

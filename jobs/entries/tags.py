@@ -111,7 +111,7 @@ _MONTHS = (
 _ALPHABETS = ("alpha", "alphanumeric", "hex", "base64")
 _MAX_DEPTH = 31
 #: Where <sequential> ends.
-LAST_NUMBER = (1 << 63) - 2
+_LAST_NUMBER = (1 << 63) - 2
 _UNSUPPORTED = {
     "exec": "nothing is executed: put its output in a file, <file:PATH>",
     "custom": "code is not loaded from templates",
@@ -388,7 +388,7 @@ def _sequential(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
         "<sequential:START> or <sequential:START:true>",
     )
     start = parse_count(arguments[0], body, 0) if arguments else 0
-    source = ValueSource(SEQUENCE, start, LAST_NUMBER)
+    source = ValueSource(SEQUENCE, start, _LAST_NUMBER)
     return (Placed(source, Place.SIBLING) if resets == "true" else source,)
 
 

@@ -290,50 +290,6 @@ def test_all_faults_are_told_at_once() -> None:
     assert [one.partition(": ")[0] for one in found] == ["t:1", "t:5"]
 
 
-@pytest.mark.parametrize(
-    ("name", "most"),
-    [
-        ("x", 1),
-        ("<list:a,b:,c>", 3),
-        ("<list:a:1,b:0>", 1),
-        ("[1-4]", 4),
-        ("<random:numeric:0:2>", 3),
-        ("{l}", 2),
-        ("<parentdn> {l}", 2),
-        ("<base64:{l}>", 2),
-    ],
-)
-def test_names_that_cannot_all_be_different_are_a_fault(name: str, most: int) -> None:
-    text = f"{HEAD}template: person\nrdnAttr: cn\ncn: {name}\nl: <list:a,b>\n"
-    (found,) = reasons(text)
-    assert found.startswith("t:4: 5 entries of the template 'person' have ")
-    assert f"have {most} different names at most, by cn" in found
-    compiled(text.replace(":5", f":{most}"))
-
-
-@pytest.mark.parametrize(
-    "name", ["<random:hex:2>", "<sequential>", "<first>", "{sn} x", "<guid>"]
-)
-def test_names_that_may_be_different_are_none(name: str) -> None:
-    text = f"{HEAD}template: person\nrdnAttr: cn\ncn: {name}\n"
-    compiled(f"{text}sn: <random:alpha:5>\n")
-
-
-def test_templates_that_name_their_entries_alike_are_a_fault() -> None:
-    head = "branch: dc=com\nsubordinateTemplate: a:3\nsubordinateTemplate: b:3\n\n"
-    text = head + "template: a\nrdnAttr: uid\nuid: user.<sequential>\n\n"
-    (found,) = reasons(text + "template: b\nrdnAttr: uid\nuid: user.<sequential>\n")
-    assert "the templates 'a' and 'b' give their entries the same names" in found
-    compiled(text + "template: b\nrdnAttr: uid\nuid: user.<sequential:3>\n")
-    compiled(text + "template: b\nrdnAttr: uid\nuid: b.<sequential>\n")
-    # one template twice goes on counting
-    compiled(text.replace("b:3", "a:3"))
-    # below different entries
-    text = text.replace("Template: b", "Template: c").replace(":3\n\n", ":1\n\n", 1)
-    text += "template: c\nrdnAttr: ou\nou: c\nsubordinateTemplate: b:3\n\n"
-    compiled(text + "template: b\nrdnAttr: uid\nuid: user.<sequential>\n")
-
-
 _LINES = st.lists(
     st.text("abcuid:<>{}[]\\ \n5presntlof", max_size=30)
     | st.sampled_from(
