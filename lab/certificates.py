@@ -2,7 +2,7 @@
 """A certificate authority of a lab's own, and the server certificates it signs.
 
 A certificate is for 127.0.0.1, ::1 and localhost and lives as long as it is told, which
-may be in the past, for tests of expired ones.
+may be in the past, to test expired certificates.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from ldapslam.results.records import FINAL_STATES
 GRACE = timedelta(minutes=1)
 
 _MIN_PERIOD_NS = 1_000_000_000
-_MAX_SPAN_NS = 366 * 86_400_000_000_000
+_MAX_PERIOD_NS = 366 * 86_400_000_000_000
 #: How far ahead a schedule's first time may be.
 _MAX_AHEAD = timedelta(days=3660)
 _NS_PER_US = 1000
@@ -131,7 +131,9 @@ def _period(every_ns: int) -> timedelta:
             "the period must be whole microseconds, and at least a second",
             hint="write it with its unit, such as 6h",
         )
-    return _span("the period", every_ns)
+    if every_ns > _MAX_PERIOD_NS:
+        raise ConfigError("the period is at most 366 days")
+    return timedelta(microseconds=every_ns // _NS_PER_US)
 
 
 def _policy(message: pb.ScheduleRule) -> Policy:
@@ -141,12 +143,6 @@ def _policy(message: pb.ScheduleRule) -> Policy:
         misfire=_MISFIRES[message.misfire],
         overlap=_OVERLAPS[message.overlap],
     )
-
-
-def _span(what: str, duration_ns: int) -> timedelta:
-    if duration_ns > _MAX_SPAN_NS:
-        raise ConfigError(f"{what} is at most 366 days")
-    return timedelta(microseconds=duration_ns // _NS_PER_US)
 
 
 def decide(

@@ -201,12 +201,13 @@ class Authority:
         """A new certificate for NAME's key, role and hosts; the file. A revoked one
         needs a new key."""
         with locked(self.folder):
-            last, certificate = self._last(name)
-            if last.is_revoked:
+            last = self.unrevoked(name)
+            if last is None:
                 raise ConfigError(
-                    f"the certificate of {name!r} is revoked",
+                    f"{name!r} has no certificate that could be renewed",
                     hint="issue a new one: ldapslam fleet pki issue",
                 )
+            certificate = read_certificate(self._register_path(last.identity.serial))
             signed = self._sign(
                 certificate.public_key(), name, last.identity.role, last.hosts, lifetime
             )
@@ -315,15 +316,6 @@ class Authority:
         if not is_match or self._now_utc() > until_utc:
             return None
         return name, role, path
-
-    def _last(self, name: str) -> tuple[Issued, x509.Certificate]:
-        for one in self.issued():
-            if one.identity.name == name:
-                return one, read_certificate(self._register_path(one.identity.serial))
-        raise ConfigError(
-            f"there is no certificate of {name!r}",
-            hint="`ldapslam fleet pki list` shows those that there are",
-        )
 
     def _register_path(self, serial: int) -> Path:
         return self.folder / "certificates" / f"{serial:040x}.pem"
