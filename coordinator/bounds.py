@@ -32,7 +32,6 @@ class Bound(StrEnum):
     MONITOR_SAMPLES = "samples_of_a_monitor_report"
     METRICS = "metrics_of_a_monitor"
     AUDIT = "audited_refusals"
-    ENROLMENTS = "enrolments"
     RENEWALS = "renewals"
 
 

@@ -56,9 +56,9 @@ _log = logging.getLogger(__name__)
 _STOP_GRACE_S = 1.0
 #: Time for live runs to drain at the end.
 _DRAIN_TIMEOUT_S = 60.0
-#: Strangers call enrolment: small requests, few at once.
+#: Strangers call enrolment: small requests, as many at once as a fleet has agents.
 _MAX_ENROLMENT_BYTES = 64 * 1024
-_MAX_ENROLMENTS = 8
+_MAX_ENROLMENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)

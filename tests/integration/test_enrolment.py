@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from ldapslam.transport.credentials import aio_channel, trusting_channel
 from ldapslam.transport.enrolment import identity_files, join, keep_renewed
 from ldapslam.transport.pki.authority import JOINED_LIFETIME, Authority
 from ldapslam.transport.pki.certificate import Role, build_request, new_key
-from support.bounds import exceeds
+from ldapslam.transport.pki.token import JoinToken
 from support.secure_coordinator import SecureCoordinator
 
 HOUR = timedelta(hours=1)
@@ -38,7 +39,7 @@ HOUR = timedelta(hours=1)
 def made(
     make_secure_coordinator: Callable[[], SecureCoordinator],
 ) -> Iterator[SecureCoordinator]:
-    """Its own for each test: attempts are counted."""
+    """Its own for each test: names have one holder at a time."""
     coordinator = make_secure_coordinator()
     with coordinator.served():
         yield coordinator
@@ -100,16 +101,22 @@ def test_the_coordinator_is_known_before_anything_is_told_to_it(
         join(token, made.enrolment_address, identity_files(tmp_path / "spool"))
 
 
-def test_attempts_are_limited(made: SecureCoordinator) -> None:
-    good = made.authority.token("a1", Role.AGENT, HOUR)
+def test_all_agents_of_a_fleet_may_join_at_once_while_others_guess(
+    made: SecureCoordinator, tmp_path: Path
+) -> None:
+    tokens = [made.authority.token(f"a{n}", Role.AGENT, HOUR) for n in range(40)]
     request_pem = build_request(new_key(), "a1")
-    guesses = [f"{good.token_id}.guess{number}" for number in range(8)]
-    with exceeds(ENROLMENTS=3):
-        said = [str(enrol(made, guess, request_pem)) for guess in guesses]
-    assert ["unknown, used or expired" in text for text in said] == [True] * 5 + [
-        False
-    ] * 3
-    assert set(said[5:]) == {"too many attempts to enrol"}
+
+    def joined(token: JoinToken) -> str:
+        guess = enrol(made, f"{token.token_id}.guess", request_pem)
+        assert "unknown, used or expired" in str(guess)
+        files = identity_files(tmp_path / token.name)
+        join(token, made.enrolment_address, files)
+        return files.identity().name
+
+    with ThreadPoolExecutor(len(tokens)) as pool:
+        names = list(pool.map(joined, tokens))
+    assert names == [token.name for token in tokens]
 
 
 def test_the_enrolment_address_takes_requests_and_nothing_else(

@@ -25,7 +25,6 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from ldapslam import __version__
-from ldapslam.coordinator.security.enrolment import Attempts
 from ldapslam.proto import agent_pb2, operator_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
@@ -238,18 +237,13 @@ def test_messages_that_nobody_should_send_are_refused(fuzzed: Fuzzed) -> None:
 # Strangers, who have no certificate.
 
 
-class Unlimited(Attempts):
-    def take(self, peer: str) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("count", "seed"), [(1_000, 1), pytest.param(30_000, 2, marks=pytest.mark.long)]
 )
 def test_strangers_get_certificates_for_tokens_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int, seed: int
 ) -> None:
-    made = SecureCoordinator(tmp_path, Unlimited())
+    made = SecureCoordinator(tmp_path)
     authority = made.authority
     tokens = [
         authority.token(f"a{n}", Role.AGENT, timedelta(hours=1)) for n in range(5)

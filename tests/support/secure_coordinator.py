@@ -23,7 +23,7 @@ from grpc_health.v1 import health_pb2
 
 from ldapslam.coordinator.outputs.health import Health
 from ldapslam.coordinator.schedules.service import Schedules
-from ldapslam.coordinator.security.enrolment import Attempts, Enrolment
+from ldapslam.coordinator.security.enrolment import Enrolment
 from ldapslam.coordinator.server import serve
 from ldapslam.proto import agent_pb2, enrolment_pb2, operator_pb2, schedule_pb2
 from ldapslam.transport.credentials import TlsFiles, channel
@@ -91,9 +91,8 @@ def files_of(folder: Path, **others: Path) -> TlsFiles:
 class SecureCoordinator:
     """A coordinator that is served; `address` and `enrolment_address` are real."""
 
-    def __init__(self, folder: Path, attempts: Attempts | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._attempts = attempts or Attempts()
         self.authority = Authority.create(folder / "pki", "fleet")
         hosts = ("127.0.0.1", "localhost")
         made = self.authority.issue("coordinator", Role.COORDINATOR, hosts)
@@ -116,7 +115,7 @@ class SecureCoordinator:
                 ["127.0.0.1:0"],
                 str(self.store),
                 tls=TlsFiles(files.certificate, files.key, files.authority, revoked),
-                enrol=Enrolment("127.0.0.1:0", self.authority, self._attempts),
+                enrol=Enrolment("127.0.0.1:0", self.authority),
                 extensions=[Health(), Schedules()],
             ) as coordinator:
                 self.address = coordinator.address

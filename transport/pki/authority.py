@@ -265,16 +265,11 @@ class Authority:
     def enrol(self, proof: str, request_pem: bytes) -> Signed:
         """The first certificate of a token's holder; AccessRefused. A request that
         cannot be signed does not use the token up."""
+        # first: a stranger's request is not worth the work
+        self._claimed(proof)
         public_key = request_key(request_pem)
         with locked(self.folder):
-            kept = self._claimable(proof)
-            if kept is None:
-                raise AccessRefused(
-                    "the join token is not good: unknown, used or expired",
-                    hint="make a new one on the coordinator's host: "
-                    "ldapslam fleet pki token --name …",
-                )
-            name, role, path = kept
+            name, role, path = self._claimed(proof)
             try:
                 self._check_free(name)
             except ConfigError as error:
@@ -299,10 +294,16 @@ class Authority:
             if not path.name.startswith(".")
         ]
 
-    def _claimable(self, proof: str) -> tuple[str, Role, Path] | None:
+    def _claimed(self, proof: str) -> tuple[str, Role, Path]:
+        """The name, role and file of the token; AccessRefused when it is not good."""
+        refusal = AccessRefused(
+            "the join token is not good: unknown, used or expired",
+            hint="make a new one on the coordinator's host: "
+            "ldapslam fleet pki token --name …",
+        )
         parts = tokens.split_proof(proof)
         if parts is None:
-            return None
+            raise refusal
         token_id, secret = parts
         path = self.folder / "tokens" / token_id
         try:
@@ -312,9 +313,9 @@ class Authority:
             name, role = str(kept["name"]), Role(kept["role"])
         except (OSError, ValueError, KeyError, TypeError):
             tokens.matches(secret, "")
-            return None
+            raise refusal from None
         if not is_match or self._now_utc() > until_utc:
-            return None
+            raise refusal
         return name, role, path
 
     def _register_path(self, serial: int) -> Path:

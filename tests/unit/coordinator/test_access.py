@@ -25,7 +25,6 @@ from ldapslam.coordinator.security.access import (
     enter,
 )
 from ldapslam.coordinator.security.audit_log import Allowance
-from ldapslam.coordinator.security.enrolment import Attempts
 from ldapslam.proto.agent_pb2 import IntervalReport, IntervalReports
 from ldapslam.transport.pki.certificate import Role
 
@@ -106,25 +105,6 @@ def test_an_allowance_is_a_burst_and_then_a_rate() -> None:
     assert [allowance.take(1e6) for _ in range(4)] == [True, True, True, False]
     # a clock that goes back gives nothing
     assert not allowance.take(5.0)
-
-
-def test_attempts_are_counted_by_host_and_for_all() -> None:
-    now_s = 0.0
-    attempts = Attempts(lambda: now_s)
-    one = [attempts.take(f"ipv4:192.0.2.7:{port}") for port in range(10)]
-    assert one == [True] * 5 + [False] * 5
-    # other hosts have their own, until there are too many of them
-    others = [attempts.take(f"ipv4:198.51.100.{host}:9") for host in range(100)]
-    assert others == [True] * 45 + [False] * 55
-    now_s = 10.0
-    assert attempts.take("ipv4:192.0.2.7:1")
-
-
-def test_one_host_has_one_allowance_for_all_its_addresses_of_ipv6() -> None:
-    attempts = Attempts(lambda: 0.0)
-    taken = [attempts.take(f"ipv6:%5B2001:db8::{i}%5D:{i}") for i in range(1, 8)]
-    assert taken == [True] * 5 + [False] * 2
-    assert attempts.take("ipv6:%5B2001:db8:0:1::1%5D:1")
 
 
 def test_in_whatever_an_agent_names_itself_the_name_is_its_own() -> None:
