@@ -298,7 +298,7 @@ class Authority:
         """The name, role and file of the token; AccessRefused when it is not good."""
         refusal = AccessRefused(
             "the join token is not good: unknown, used or expired",
-            hint="make a new one on the coordinator's host: "
+            hint="make a new token on the coordinator's host: "
             "ldapslam fleet pki token --name …",
         )
         parts = tokens.split_proof(proof)
