@@ -307,6 +307,7 @@ def _result_codes(table: Table, group: Places, groups: int) -> list[Counter[int]
     for chosen in _split(group[table.parent], groups):
         of_group, amounts = codes[chosen], counts[chosen]
         sums: Counter[int] = Counter()
+        # np.unique alone would load numpy.ma
         for code in sorted(set(of_group.tolist())):
             sums[code] = sum(amounts[of_group == code].tolist())
         found.append(sums)
