@@ -122,7 +122,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command line and exit with its code."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    # The interpreter would search everything for garbage several times as it ends.
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

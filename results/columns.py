@@ -307,7 +307,8 @@ def _result_codes(table: Table, group: Places, groups: int) -> list[Counter[int]
     for chosen in _split(group[table.parent], groups):
         of_group, amounts = codes[chosen], counts[chosen]
         sums: Counter[int] = Counter()
-        for code in np.unique(of_group).tolist():
+        # np.unique alone would load numpy.ma
+        for code in sorted(set(of_group.tolist())):
             sums[code] = sum(amounts[of_group == code].tolist())
         found.append(sums)
     return found

@@ -178,6 +178,7 @@ def _socket_named(path: Path, folder: Path) -> Iterator[None]:
 def _import_coordinator() -> None:
     """What the coordinator needs, and this process for the verdict."""
     import numpy  # noqa: F401
+    import sqlalchemy.dialects.sqlite  # noqa: F401
 
     import ldapslam.cli.serve.serve
     import ldapslam.coordinator.server  # noqa: F401

@@ -276,7 +276,7 @@ class _Collector:
             self._add_to_batches(totals, reports, places, counted)
             sums = np.zeros((len(reports.agents), counted.shape[0]), counted.dtype)
             np.add.at(sums, by_agent, counted.T)
-            for code in np.unique(by_agent).tolist():
+            for code in sorted(set(by_agent.tolist())):
                 agent = self._agents[reports.agents[code]]
                 amounts = sums[code].tolist()
                 counts = dict(zip(OPERATION_COUNTERS, amounts, strict=True))
@@ -406,7 +406,7 @@ class _Collector:
     ) -> None:
         """The measured counters, by batch."""
         batches = self._batch_of(reports)[places]
-        for number in np.unique(batches).tolist():
+        for number in sorted(set(batches.tolist())):
             sums = counted[:, batches == number].sum(axis=1).tolist()
             batch = totals.batches[number]
             counts = dict(zip(OPERATION_COUNTERS, sums, strict=True))
@@ -443,7 +443,7 @@ class _Collector:
                     totals.set_up[time].add_block(packed.read(chosen))
             for last_ns in compress(rows["last_done_ns"], is_theirs):
                 totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
-            for code in np.unique(reports.agent[places]).tolist():
+            for code in sorted(set(reports.agent[places].tolist())):
                 self._agents[reports.agents[code]].streams.add(name)
             slots[name] = {
                 gauge: reports.sum(places, rows[gauge][theirs]).sum(0)

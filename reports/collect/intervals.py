@@ -360,7 +360,7 @@ class Durations:
         """Adds the chosen histograms to those of their groups; `groups` has the group
         of each report."""
         group = np.where(chosen, groups[self.where], -1)
-        numbers = np.unique(group[chosen]).tolist()
+        numbers = sorted(set(group[chosen].tolist()))
         if np.count_nonzero(chosen) <= _FEW * len(numbers):
             # a table of many groups would be nearly empty
             self._block.add_each(group, histogram_of)
