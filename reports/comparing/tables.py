@@ -196,8 +196,8 @@ _Row = tuple[str, str, Metric, Value, Finding | None]
 
 
 def _figures(comparison: Comparison) -> list[Table]:
-    """A table for each operation; the baseline's value heads the rows of a metric. The
-    last one says how the figures were compared."""
+    """A table for each operation; the baseline's value heads the rows of a metric. Notes
+    below the last table say how the figures were compared."""
     made: list[Table] = []
     base = comparison.sides[0].name
     for title in dict.fromkeys(one.operation for one in comparison.findings):
@@ -257,7 +257,7 @@ def _change(finding: Finding | None) -> Cell | str:
     width = abs(change.high - change.low) * 100
     digits = 2
     if 0 < width < math.inf:
-        # those that the width of the interval supports
+        # no more digits than the width of the interval supports
         digits = min(2, max(0, 1 - math.floor(math.log10(width / 2))))
     ends = (change.value, change.low, change.high)
     form, (value, low, high) = changes(ends, digits, is_ratio=change.is_ratio)
