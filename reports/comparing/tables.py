@@ -196,8 +196,8 @@ _Row = tuple[str, str, Metric, Value, Finding | None]
 
 
 def _figures(comparison: Comparison) -> list[Table]:
-    """A table for each operation; the baseline's value heads the rows of a metric. Notes
-    below the last table say how the figures were compared."""
+    """A table for each operation; the baseline's value heads the rows of a metric. The
+    notes below the last table say how the figures were compared."""
     made: list[Table] = []
     base = comparison.sides[0].name
     for title in dict.fromkeys(one.operation for one in comparison.findings):
