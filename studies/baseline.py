@@ -93,15 +93,6 @@ class BaselineRun(_Model):
         }
 
 
-class Promotion(_Model):
-    """A replaced baseline: when it was saved, the user who saved it, and the means of
-    its figures."""
-
-    saved_utc: _Line
-    saved_by: _Line
-    figures: Mapping[_Line, Mapping[str, float | None]]
-
-
 class Baseline(_Model):
     """The content of the file."""
 
@@ -114,8 +105,6 @@ class Baseline(_Model):
     runs: Annotated[tuple[BaselineRun, ...], Field(min_length=FEWEST)]
     #: Runs that were left out because they FAIL: the new side may have as many.
     failed: int = 0
-    #: The oldest first.
-    earlier: tuple[Promotion, ...] = ()
 
     def means(self) -> dict[str, dict[str, float | None]]:
         """Return the mean of each figure over the runs; geometric except for errors."""
@@ -293,34 +282,22 @@ def left_out(summaries: Sequence[Summary], of_gates: Collection[str] = ()) -> li
     return [f"{run_id} is {verdict}: {why}" for run_id, verdict, why in found]
 
 
-def promoted(before: Baseline, made: Baseline) -> Baseline:
-    """Return the new baseline with the record of the baseline that it replaces."""
-    last = Promotion(
-        saved_utc=before.saved_utc, saved_by=before.saved_by, figures=before.means()
-    )
-    return made.model_copy(update={"earlier": (*before.earlier, last)})
-
-
 def baseline_tables(of: Baseline) -> tuple[Table, ...]:
-    """The figures, with those of the baselines before, and how the runs were made."""
-    now = Promotion(saved_utc=of.saved_utc, saved_by=of.saved_by, figures=of.means())
-    figures = [
-        (one, title, METRICS[name], value)
-        for one in (*of.earlier, now)
-        for title, of_title in one.figures.items()
-        for name, value in of_title.items()
-        if name in METRICS
-    ]
+    """The figures, and how the runs were made."""
     return (
         table(
             "baseline-figures",
-            f"Baseline of {of.job}: means of {len(of.runs)} runs, and what was before",
-            figures,
-            column("Saved", lambda row: row[0].saved_utc),
-            column("by", lambda row: row[0].saved_by),
-            column("Operation", lambda row: row[1]),
-            column("Metric", lambda row: row[2].title),
-            number("mean", lambda row: _text(row[2], row[3])),
+            f"Baseline of {of.job}: means of {len(of.runs)} runs, saved {of.saved_utc} "
+            f"by {of.saved_by}",
+            [
+                (title, METRICS[name], value)
+                for title, of_title in of.means().items()
+                for name, value in of_title.items()
+                if name in METRICS
+            ],
+            column("Operation", lambda row: row[0]),
+            column("Metric", lambda row: row[1].title),
+            number("mean", lambda row: _text(row[1], row[2])),
         ),
         table(
             "baseline-facts",

@@ -291,7 +291,7 @@ def gate_document(answer: GateAnswer) -> Document:
         sections=(
             *([_rehearsal(answer)] if answer.rehearsed else []),
             Section("changes", "Changes", (_figures(answer.answer), *chart)),
-            *_baseline_sections(answer),
+            *_differences(answer),
             Section("runs", "Runs", (_runs(answer),), in_appendix=True),
         ),
     )
@@ -356,7 +356,6 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
             "saved_utc": answer.baseline.saved_utc,
             "saved_by": answer.baseline.saved_by,
             "runs": [one.run_id for one in answer.baseline.runs],
-            "promotions": len(answer.baseline.earlier),
         },
         "differences": [
             {"fact": name, "was": was, "is": now}
@@ -578,54 +577,17 @@ def _method(answer: Answer) -> str:
     return f"{_SAMPLES[answer.is_paired]} {_TESTS}"
 
 
-def _baseline_sections(answer: GateAnswer) -> Iterator[Section]:
-    if answer.differences:
-        found = table(
-            "gate-differences",
-            "What differs from the baseline",
-            answer.differences,
-            column("Differs", lambda row: row[0]),
-            column("was", lambda row: row[1]),
-            column("is", lambda row: row[2]),
-            limit=100,
-        )
-        yield Section("differences", "Differences", (found,))
-    if answer.baseline is not None and answer.baseline.earlier:
-        yield Section("promotions", "Promotions", (_promotions(answer),))
-
-
-def _promotions(answer: GateAnswer) -> Table:
-    """Each figure against the first baseline: small losses add up."""
-    assert answer.baseline is not None
-    first, *_ = answer.baseline.earlier
-    rows = [
-        (one, before)
-        for one in answer.answer.figures
-        if (before := first.figures.get(one.operation, {}).get(one.metric.name))
-        is not None
-    ]
-
-    def since(row: tuple[JudgedFigure, float]) -> str:
-        one, before = row
-        if one.new is None or (one.metric.is_ratio and not before):
-            return NOT_AVAILABLE
-        change = one.new / before if one.metric.is_ratio else one.new - before
-        return _signed(one, change)
-
-    return table(
-        "gate-promotions",
-        f"Since the first baseline, of {first.saved_utc[:10]}",
-        rows,
-        column("Operation", lambda row: row[0].operation),
-        column("Metric", lambda row: row[0].metric.title),
-        number("then", lambda row: figure_text(row[1] * row[0].metric.scale)),
-        number("now", lambda row: _value(row[0], row[0].new)),
-        number("change", since),
-        notes=(
-            f"{len(answer.baseline.earlier)} promotions: each may have been within the "
-            "tolerance.",
-        ),
+def _differences(answer: GateAnswer) -> list[Section]:
+    found = table(
+        "gate-differences",
+        "What differs from the baseline",
+        answer.differences,
+        column("Differs", lambda row: row[0]),
+        column("was", lambda row: row[1]),
+        column("is", lambda row: row[2]),
+        limit=100,
     )
+    return [Section("differences", "Differences", (found,))] * bool(found.rows)
 
 
 def _rehearsal(answer: GateAnswer) -> Section:

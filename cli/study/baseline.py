@@ -15,32 +15,29 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.cli.client import operator_name
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result
-from ldapslam.cli.options import FILE, STORE_NAME, flag
+from ldapslam.cli.options import FILE, STORE_NAME
 from ldapslam.cli.runs import Place, complete_run, runs_options, store_of
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
 
 if TYPE_CHECKING:
     from ldapslam.reports.model import Summary
-    from ldapslam.studies.baseline import Baseline, GateFile
+    from ldapslam.studies.baseline import GateFile
 
 
 @command("baseline")
 @click.argument("file", metavar="FILE", type=FILE)
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=complete_run)
-@flag("--promote", "Take the place of the baseline that FILE has; it is remembered.")
 @runs_options
 def baseline_command(
     file: Path,
     runs: Sequence[str],
-    promote: bool,
     place: Place,
 ) -> None:
     """Save runs as a baseline for `gate --baseline`, or show the baseline in FILE.
 
-    Without RUN, what FILE has is shown: its figures, how its runs were made, and the
-    baselines before it. Else five runs or more that PASS are saved; others are named
-    and left out.
+    Without RUN, what FILE has is shown: its figures, and how its runs were made. Else
+    five runs or more that PASS are saved; others are named and left out.
 
     RUN is what `report` takes, or the folder of a gate: then the runs of its new side,
     whatever its answer, which is printed, and also runs that are only too short for a
@@ -52,17 +49,14 @@ def baseline_command(
     from ldapslam.studies.baseline import (
         baseline_of,
         left_out,
-        promoted,
         read_gate,
         save_baseline,
     )
 
-    if file.exists() and not promote:
+    if file.exists():
         raise ConfigError(
-            f"{str(file)!r} is there already",
-            hint="--promote puts the new baseline in its place, and remembers it",
+            f"{str(file)!r} is there already", hint="choose another name, or remove it"
         )
-    before = _loaded(file) if promote else None
     gates = {run: gate for run in runs if (gate := read_gate(Path(run)))}
     found = [one for run in runs for one in _summaries(run, gates.get(run), place)]
     summaries = [summary for summary, _ in found]
@@ -77,7 +71,7 @@ def baseline_command(
         other_cpu_shares={summary.run.run_id: share for summary, share in found},
         of_gates=of_gates,
     )
-    save_baseline(file, made if before is None else promoted(before, made))
+    save_baseline(file, made)
     others = left_out(summaries, of_gates)
     put_result(
         {
@@ -95,19 +89,13 @@ def baseline_command(
 
 def _show(file: Path) -> None:
     from ldapslam.reports.formats.text import render_table
-    from ldapslam.studies.baseline import baseline_tables
+    from ldapslam.studies.baseline import baseline_tables, load_baseline
 
-    found = _loaded(file)
+    found = load_baseline(file)
     put_result(
         found.model_dump(mode="json"),
         ["\n\n".join(render_table(one) for one in baseline_tables(found))],
     )
-
-
-def _loaded(file: Path) -> Baseline:
-    from ldapslam.studies.baseline import load_baseline
-
-    return load_baseline(file)
 
 
 def _taken(folder: str, gate: GateFile) -> Iterator[str]:

@@ -57,13 +57,12 @@ from ldapslam.jobs.fields.sections import (
     FileName,
     Found,
     Kind,
-    Place,
     PositiveDuration,
     RateField,
     Section,
     checked,
 )
-from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp, sine
+from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp
 from ldapslam.jobs.replay.options import Trace
 
 MAX_ROWS = 100_000
@@ -188,70 +187,32 @@ StageRateField = Annotated[
 ]
 
 
-class Sine(Section):
-    """A rate that swings about its mean, from the mean upwards first."""
-
-    mean: StageRateField = Field(examples=["300/s"])
-    """its mean"""
-    amplitude: StageRateField = Field(examples=["200/s"])
-    """how far above and below the mean it goes; at most the mean"""
-    period_ns: PositiveDuration = Field(examples=["60s"])
-    """length of one swing"""
-
-    @checked
-    def _never_below_zero(self) -> None:
-        mean, amplitude = self.mean, self.amplitude
-        if mean.is_relative == amplitude.is_relative and amplitude.value > mean.value:
-            raise Fault(
-                f"the amplitude {format_stage_rate(amplitude)} is above the mean "
-                f"{format_stage_rate(mean)}",
-                "a rate cannot be negative",
-            )
-        if mean.is_relative != amplitude.is_relative:
-            raise Fault(
-                "mean and amplitude are of two kinds", "write both as rates or as x"
-            )
-
-
 class Stage(Section):
-    """A stretch of time: a rate that holds, a ramp from the rate before, or a sine."""
+    """A stretch of time: a rate that holds, or a ramp from the rate before."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("rate", "ramp_to", "sine")
+    exactly_one: ClassVar[tuple[str, ...]] = ("rate", "ramp_to")
 
     rate: StageRateField | None = None
     """a rate that holds; 0.75x is of the load's `rate`"""
     ramp_to: StageRateField | None = None
     """a rate that is reached in a straight line from the one before; from zero in the
     first stage"""
-    sine: Sine | None = None
-    """a rate that swings"""
     duration_ns: PositiveDuration = Field(alias="for", examples=["60s"])
     """how long the stage is"""
 
-    def rates(self) -> Iterator[tuple[Place, StageRate]]:
-        """The rates, and where they are."""
+    def rates(self) -> Iterator[tuple[str, StageRate]]:
+        """The rate, and its key."""
         if self.rate is not None:
-            yield ("rate",), self.rate
+            yield "rate", self.rate
         if self.ramp_to is not None:
-            yield ("ramp_to",), self.ramp_to
-        if self.sine is not None:
-            yield ("sine", "mean"), self.sine.mean
-            yield ("sine", "amplitude"), self.sine.amplitude
+            yield "ramp_to", self.ramp_to
 
     def segment(self, before: float, base: Rate | None) -> Segment:
         """The stage after one that ended at the rate `before`, per ns."""
         if self.rate is not None:
             return hold(self.rate.per_ns(base), self.duration_ns)
-        if self.ramp_to is not None:
-            return ramp(before, self.ramp_to.per_ns(base), self.duration_ns)
-        if self.sine is None:
-            raise ValueError("a stage without a rate")
-        return sine(
-            self.sine.mean.per_ns(base),
-            self.sine.amplitude.per_ns(base),
-            self.sine.period_ns,
-            self.duration_ns,
-        )
+        assert self.ramp_to is not None, "a stage has one of them"
+        return ramp(before, self.ramp_to.per_ns(base), self.duration_ns)
 
 
 class RateFile(Section):
@@ -444,9 +405,9 @@ class Load(Section):
                 yield (), Fault(f"{reason}, which is not given", hint)
         elif self.stages:
             multiples = [
-                ((index, *place), rate)
+                ((index, key), rate)
                 for index, stage in enumerate(self.stages)
-                for place, rate in stage.rates()
+                for key, rate in stage.rates()
                 if rate.is_relative
             ]
             for place, rate in multiples if not has_rate else ():

@@ -5,12 +5,8 @@ A profile is a sequence of segments that follow one another from T0; after the l
 there are no arrivals. With t the time since a segment's start and R(t) its rate in
 arrivals per ns,
 
-    LINEAR  R(t) = a + (b - a) t / d           over a duration d
-    SINE    R(t) = a + b sin(2 pi t / c)       with the period c, and 0 <= b <= a
-
-    N(t) = integral of R from 0 to t:
-    LINEAR  a t + (b - a) t^2 / (2 d)
-    SINE    a t + b c / (2 pi) (1 - cos(2 pi t / c))
+    R(t) = a + (b - a) t / d             over a duration d
+    N(t) = a t + (b - a) t^2 / (2 d)     its integral from 0 to t
 
 The run's arrivals are numbered from 0; the constant arrival x is due when N(t) = x. The
 engine does the same arithmetic (agent/csrc/load/pacer.c); here it serves the plan, the
@@ -19,11 +15,8 @@ checks of a job and the reports. Pure: no clock, no randomness.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-LINEAR, SINE = 0, 1
 
 #: Duration of a segment that does not end; the engine's time is 64 bits of ns.
 FOREVER_NS = 1 << 62
@@ -32,23 +25,16 @@ FOREVER_NS = 1 << 62
 class Segment(NamedTuple):
     """A piece of a profile, as the engine takes it; rates in arrivals per ns."""
 
-    kind: int
     duration_ns: int
     a: float
     b: float
-    c: float = 0.0
 
     def rate_at(self, t_ns: float) -> float:
         """R(t), t from the segment's start."""
-        if self.kind == SINE:
-            return self.a + self.b * math.sin(2 * math.pi * t_ns / self.c)
         return self.a + (self.b - self.a) * t_ns / self.duration_ns
 
     def arrivals_by(self, t_ns: float) -> float:
         """N(t), t from the segment's start and within it."""
-        if self.kind == SINE:
-            turn = 2 * math.pi * t_ns / self.c
-            return self.a * t_ns + self.b * self.c / math.pi * math.sin(turn / 2) ** 2
         return self.a * t_ns + (self.b - self.a) * t_ns * t_ns / (2 * self.duration_ns)
 
 
@@ -56,15 +42,11 @@ Profile = tuple[Segment, ...]
 
 
 def hold(rate: float, duration_ns: int) -> Segment:
-    return Segment(LINEAR, duration_ns, rate, rate)
+    return Segment(duration_ns, rate, rate)
 
 
 def ramp(from_rate: float, to_rate: float, duration_ns: int) -> Segment:
-    return Segment(LINEAR, duration_ns, from_rate, to_rate)
-
-
-def sine(mean: float, amplitude: float, period_ns: int, duration_ns: int) -> Segment:
-    return Segment(SINE, duration_ns, mean, amplitude, float(period_ns))
+    return Segment(duration_ns, from_rate, to_rate)
 
 
 def arrivals_by(profile: Sequence[Segment], time_ns: float) -> float:
@@ -80,13 +62,7 @@ def arrivals_by(profile: Sequence[Segment], time_ns: float) -> float:
 
 def peak_rate(profile: Iterable[Segment]) -> float:
     """The highest rate, in arrivals per ns."""
-    return max(map(_highest, profile), default=0.0)
-
-
-def _highest(segment: Segment) -> float:
-    if segment.kind == SINE:
-        return segment.rate_at(min(segment.duration_ns, segment.c / 4))
-    return max(segment.a, segment.b)
+    return max((max(one.a, one.b) for one in profile), default=0.0)
 
 
 def final_rate(profile: Sequence[Segment]) -> float:
@@ -95,8 +71,7 @@ def final_rate(profile: Sequence[Segment]) -> float:
 
 
 def between(profile: Sequence[Segment], start_ns: int, end_ns: int) -> Profile:
-    """The profile without arrivals before start_ns and from end_ns on. Ramps are cut
-    exactly; of a sine only whole turns can be cut from the start."""
+    """The profile without arrivals before start_ns and from end_ns on."""
     kept: list[Segment] = []
     if start_ns:
         kept.append(hold(0.0, start_ns))
@@ -111,8 +86,6 @@ def between(profile: Sequence[Segment], start_ns: int, end_ns: int) -> Profile:
 
 
 def _piece(segment: Segment, from_ns: int, to_ns: int) -> Segment:
-    if segment.kind == SINE:
-        return segment._replace(duration_ns=to_ns - from_ns)
     if segment.a == segment.b:
         return hold(segment.a, to_ns - from_ns)
     return ramp(segment.rate_at(from_ns), segment.rate_at(to_ns), to_ns - from_ns)
@@ -148,11 +121,7 @@ def _joined(segments: Iterable[Segment]) -> Profile:
     joined: list[Segment] = []
     for segment in segments:
         last = joined[-1] if joined else None
-        if (
-            last
-            and last.kind == segment.kind == LINEAR
-            and last.a == last.b == segment.a == segment.b
-        ):
+        if last and last.a == last.b == segment.a == segment.b:
             joined[-1] = hold(
                 last.a, min(last.duration_ns + segment.duration_ns, FOREVER_NS)
             )

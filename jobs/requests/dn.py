@@ -16,7 +16,6 @@ from ldapslam.jobs.requests.template import (
     FILES,
     PARENT,
     RANDOM_STRING,
-    TIMESTAMP,
     VARIABLE,
     ValueSource,
 )
@@ -53,7 +52,7 @@ def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             raise _bad_part(pattern.masked, pattern.masked.index(character), text)
     for source in pattern.sources:
         special = _SPECIAL.intersection(source.data)
-        if source.kind in (RANDOM_STRING, TIMESTAMP) and special:
+        if source.kind == RANDOM_STRING and special:
             raise Fault(
                 f"character {chr(min(special))!r} cannot be drawn into a DN unescaped",
                 "take it out of the pattern's characters",

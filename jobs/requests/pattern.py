@@ -7,7 +7,6 @@ patterns, and `unmask` turns any piece of it back into constants and placeholder
 
 Each kind of placeholder has a parser, which makes the engine's value source of it. What
 the engine would refuse is a Fault here, so that a job that loads also compiles there.
-Formats of times are those of Java's SimpleDateFormat that make sense in UTC.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 
-from ldapslam.base.fault import Fault, UnknownName, did_you_mean, got
+from ldapslam.base.fault import Fault, UnknownName, did_you_mean, got, one_of
 from ldapslam.jobs.requests import template
 from ldapslam.jobs.requests.template import (
     MAX_VALUE_BYTES,
@@ -35,25 +34,11 @@ _GENERALIZED_TIME = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-_NAMED = {
+_TIME_FORMATS = {
     "generalized": template.GENERALIZED,
     "milliseconds": template.MILLISECONDS,
     "seconds": template.SECONDS,
 }
-#: SimpleDateFormat's letters, in UTC, and the engine's.
-_TIME_LETTERS = {
-    "yyyy": "%Y",
-    "MM": "%m",
-    "dd": "%d",
-    "HH": "%H",
-    "mm": "%M",
-    "ss": "%S",
-    "SSS": "%L",
-    "Z": "+0000",
-    "X": "Z",
-}
-_FORMAT_TOKEN = re.compile(r"'([^']*)'|([A-Za-z])\2*|([^A-Za-z'])|(')")
-_MAX_FORMAT_BYTES = 1024
 
 
 def parse_generalized_time(text: str) -> int:
@@ -79,37 +64,6 @@ def parse_generalized_time(text: str) -> int:
     except (ValueError, OverflowError):
         raise fault from None
     return (when - _EPOCH) // _MILLISECOND + fraction_ms
-
-
-def compile_format(text: str) -> tuple[int, bytes]:
-    """A format's number in the engine, and its text there."""
-    if text in _NAMED:
-        return _NAMED[text], b""
-    compiled = ""
-    for token in _FORMAT_TOKEN.finditer(text):
-        if token[4]:
-            raise Fault(
-                f"expected a format of times, got {got(text)}: a quote has no partner",
-                "text stands between two: 'T'; a quote itself is two: ''",
-            )
-        if token[1] is not None:
-            compiled += (token[1] or "'").replace("%", "%%")
-        elif token[3]:
-            compiled += token[3].replace("%", "%%")
-        elif token[0] in _TIME_LETTERS:
-            compiled += _TIME_LETTERS[token[0]]
-        else:
-            raise Fault(
-                f"expected a format of times, got {got(text)}: "
-                f"{got(token[0])} is not known",
-                "generalized, milliseconds, seconds, or made of "
-                + " ".join(_TIME_LETTERS)
-                + " 'text' and punctuation",
-            )
-    data = compiled.encode()
-    if len(data) > _MAX_FORMAT_BYTES:
-        raise Fault(f"expected a format of at most {_MAX_FORMAT_BYTES} bytes")
-    return template.FORMATTED, data
 
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -287,11 +241,8 @@ def _timestamp(found: _Found) -> ValueSource:
         hi = parse_generalized_time(found["max"])
         if lo >= hi:
             raise found.fault("a time `min` before the time `max`", "swap them")
-    name = found.match["time_format"]
-    if name is not None and not name:
-        raise found.fault("a format", "such as [timestamp:format=milliseconds]")
-    step, data = compile_format(name or "generalized")
-    return ValueSource(template.TIMESTAMP, lo, hi, step, data=data)
+    time_format = _TIME_FORMATS[found["time_format"] or "generalized"]
+    return ValueSource(template.TIMESTAMP, lo, hi, time_format)
 
 
 def _uuid(_: _Found) -> ValueSource:
@@ -364,9 +315,10 @@ _KINDS = {
     "sequentialfile": _kind("[sequentialfile:PATH]", _FILE, _file),
     "streamfile": _kind("[streamfile:PATH]", _FILE, _file),
     "timestamp": _kind(
-        "[timestamp], [timestamp:format=F] or [timestamp:min=T1:max=T2:format=F]",
+        "[timestamp], [timestamp:format=F] or [timestamp:min=T1:max=T2:format=F] with "
+        f"F {one_of(list(_TIME_FORMATS))}",
         r"timestamp(?::min=(?P<min>[^:]*):max=(?P<max>[^:]*))?"
-        r"(?::format=(?P<time_format>.*))?",
+        rf"(?::format=(?P<time_format>{'|'.join(_TIME_FORMATS)}))?",
         _timestamp,
     ),
     "uuid": _kind("[uuid]", "uuid", _uuid),
@@ -457,8 +409,7 @@ DNs, in the assertion values of filters and in attribute values.
     [sequentialfile:PATH]  its lines in turn, then again; the fleet as a whole
                        sends each once a round; [streamfile:PATH] is the same
     [timestamp]        now, such as 20180102030405.678Z
-    [timestamp:format=F]   F: generalized, milliseconds or seconds (after 1970),
-                       or of yyyy MM dd HH mm ss SSS 'text' and punctuation
+    [timestamp:format=F]   F: generalized, milliseconds or seconds (after 1970)
     [timestamp:min=T1:max=T2]  a time between two at random (given like
                        20180102030405Z), also with :format=F after it
     [uuid]             a random UUID

@@ -40,7 +40,7 @@ VARIABLE, PARENT, MESSAGE_ID, LIST = range(11, 15)
 FILES = (FILE_RANDOM, FILE_SEQUENCE)
 
 #: `step` of a TIMESTAMP: enum slam_timestamp_format.
-GENERALIZED, MILLISECONDS, SECONDS, FORMATTED = range(4)
+GENERALIZED, MILLISECONDS, SECONDS = range(3)
 
 #: enum slam_template_code.
 LITERAL, VALUE, TLV, END, CHANCE, OPTIONAL_TLV, PLACED = range(0x01, 0x08)
@@ -65,10 +65,10 @@ _HEADER_BYTES = 5
 _MAX_DIGITS = 20
 #: Of UTF-8.
 _MAX_CHARACTER_BYTES = 4
-_MAX_TIME_BYTES = len("20180102030405.678Z")
 #: Longest text of each kind that has a fixed bound.
 _MAX_BYTES = {
     **dict.fromkeys(FILES, 0),
+    TIMESTAMP: len("20180102030405.678Z"),
     UUID: 36,
     PARENT: MAX_VARIABLE_BYTES,
     MESSAGE_ID: 4,
@@ -88,7 +88,7 @@ class ValueSource:
     RANDOM_STRING: lo to max(lo, hi) characters, each at random from `data`.
     FILE_RANDOM, FILE_SEQUENCE: a line of the file `data`, at random or in turn.
     TIMESTAMP: now, or where lo or hi is not 0 a time from lo to hi ms after 1970; in
-    the format `step`, FORMATTED that of `data` (%Y %m %d %H %M %S, %L ms, %%).
+    the format `step`.
     UUID: of version 4. UNIQUE: lo + step x, a number that comes once in the whole run.
     VARIABLE: the text of the session's variable `lo`; with hi above 0 at most hi bytes
     of it, whole characters; in the form `width`.
@@ -115,8 +115,6 @@ class ValueSource:
             return _MAX_BYTES[self.kind]
         if self.kind == RANDOM_STRING:
             return max(self.lo, self.hi)
-        if self.kind == TIMESTAMP:
-            return 2 * len(self.data) if self.step == FORMATTED else _MAX_TIME_BYTES
         if self.kind == UNIQUE:
             return max(_MAX_DIGITS, self.width)
         if self.kind == VARIABLE:

@@ -14,10 +14,8 @@ import numpy.typing as npt
 
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import samples_needed
-from ldapslam.reports.collect.clocks import Deviation
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.collect.timeline import (
-    DISPLAY_POINTS,
     AgentSeries,
     Series,
     ServerSeries,
@@ -90,15 +88,9 @@ def event_marks(summary: Summary) -> list[tuple[str, float]]:
     ]
 
 
-def furthest_of_each(deviations: Sequence[Deviation], end_s: float) -> list[Deviation]:
-    """Of many samples, the one of each part of the axis that may be furthest off."""
-    parts: dict[int, Deviation] = {}
-    for one in deviations:
-        part = int(one.at_s / max(end_s, 1e-9) * DISPLAY_POINTS)
-        known = parts.get(part)
-        if known is None or one.at_most_ns > known.at_most_ns:
-            parts[part] = one
-    return [parts[part] for part in sorted(parts)]
+def series_of(summary: Summary, one: OperationSummary) -> Series:
+    """Return the operation's series; it is empty where the timeline has none."""
+    return summary.timeline.operations.get((one.stream, one.operation), Series())
 
 
 def gap_spans(timeline: Timeline, end_s: float) -> list[tuple[float, float]]:
@@ -221,7 +213,7 @@ def waited(summary: Summary) -> list[OperationSummary]:
     lag that is a part of it, in some point."""
     found = []
     for one in summary.timed:
-        series = summary.timeline.operations.get((one.stream, one.operation), Series())
+        series = series_of(summary, one)
         points = zip(
             series.p99_us, series.service_p99_us, series.send_lag_p99_us, strict=True
         )

@@ -13,10 +13,10 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
+from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -29,7 +29,6 @@ from ldapslam.reports.charts.chart_data import (
     end_of,
     event_marks,
     expected_codes,
-    furthest_of_each,
     gap_spans,
     heat_columns,
     heat_rows,
@@ -38,6 +37,7 @@ from ldapslam.reports.charts.chart_data import (
     monitor_number,
     panels_of,
     queued,
+    series_of,
     size_of,
     spans_of,
     steps,
@@ -49,8 +49,6 @@ from ldapslam.reports.charts.chart_data import (
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import (
     HEAT_EDGES_US,
-    Series,
-    StreamSeries,
     Timeline,
     Values,
 )
@@ -135,9 +133,10 @@ _HOURS = (0.25, 0.5, 1, 2, 3, 4, 6, 12, 24, 48)
 _TICKS = 13
 
 
-def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
-    """The ground of a panel over time: phases shaded and named, gaps hatched, events
-    marked."""
+def _ground(axes: Any, summary: Summary, number: int, *, has_names: bool) -> None:
+    """Draw the ground of the panel of this number: phases shaded, gaps hatched, events
+    marked, with or without their names."""
+    axes.set_gid(f"{_TIME}{number}")
     timeline = summary.timeline
     end_s = end_of(timeline)
     above = axes.get_xaxis_transform()
@@ -151,7 +150,7 @@ def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
         axes.axvline(phase.start_s, color=PAPER, linewidth=1.2, zorder=0.5)
         width_in = (phase.end_s - phase.start_s) / end_s * WIDTH_IN * 0.8
         name = phase.name.replace("_", " ")
-        if is_first and width_in > 0.062 * len(name):
+        if has_names and width_in > 0.062 * len(name):
             middle_s = (phase.start_s + phase.end_s) / 2
             place = {"ha": "center", "va": "bottom", "transform": above, "gid": _MOVING}
             axes.text(middle_s, 1.02, name, color=MUTED, fontsize=6.5, **place)
@@ -169,7 +168,7 @@ def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
         )
     for numbers, at_s in event_marks(summary):
         axes.axvline(at_s, color=ALARM, linewidth=0.7, linestyle=(0, (1, 2)))
-        if is_first:
+        if has_names:
             place = {"ha": "left", "va": "top", "transform": above, "gid": _MOVING}
             axes.text(at_s, 0.97, f" {numbers}", color=ALARM, fontsize=6, **place)
 
@@ -189,63 +188,117 @@ def time_axis(axes: Any, end_s: float) -> None:
     axes.set_xlabel("time since start of the run, h")
 
 
-def draw_band(
-    axes: Any,
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line over the run's time; NaN breaks it."""
+
+    label: str
+    colour: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    #: Lower and upper edge of a band: the lowest and highest interval of each point.
+    band: tuple[Sequence[float], Sequence[float]] | None = None
+    is_steps: bool = False
+    style: Any = "-"
+    width: float = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class TimePanel:
+    """What a panel over the run's time shows."""
+
+    title: str
+    unit: str
+    curves: Sequence[Curve]
+    is_logarithmic: bool = False
+    #: Whether the curves are named: at their ends where the panel is logarithmic, else
+    #: in a legend.
+    has_names: bool = True
+    #: Times of triangles at the upper edge, and of vertical lines.
+    marks_s: Sequence[float] = ()
+    lines_s: Sequence[float] = ()
+    limit: float | None = None
+    #: At the right of the title.
+    note: str = ""
+
+
+def _curve(
     timeline: Timeline,
-    series: Series | StreamSeries,
+    series: Any,
     name: str,
+    label: str,
     colour: str,
-    divisor: float = 1,
-) -> bool:
-    """From the lowest to the highest interval of each point; False without any."""
-    envelope = series.envelopes.get(name)
-    if envelope is None:
-        return False
-    xs, low = steps(timeline, envelope.low)
-    _, high = steps(timeline, envelope.high)
-    axes.fill_between(
-        xs,
-        [value / divisor for value in low],
-        [value / divisor for value in high],
-        color=colour,
-        alpha=0.22,
-        linewidth=0,
-    )
-    return True
+    scale: float = 1,
+    *,
+    is_steps: bool = False,
+    **look: Any,
+) -> Curve:
+    """The list `name` of a series as a curve, multiplied by `scale`, with the band of
+    its envelope."""
+    line = steps if is_steps else middles
+
+    def scaled(values: Values) -> list[float]:
+        return [y * scale for y in line(timeline, values)[1]]
+
+    values: Values = getattr(series, name)
+    envelope = getattr(series, "envelopes", {}).get(name)
+    band = (scaled(envelope.low), scaled(envelope.high)) if envelope else None
+    xs, _ = line(timeline, values)
+    return Curve(label, colour, xs, scaled(values), band, is_steps, **look)
 
 
-def mark_unanswered(axes: Any, timeline: Timeline, series: Series) -> None:
-    """Triangles at the upper edge over points with requests that had no answer."""
-    xs, ys = middles(timeline, series.unanswered)
-    marked = [x for x, y in zip(xs, ys, strict=True) if y > 0]
+def _draw_panel(axes: Any, panel: TimePanel) -> None:
+    if panel.is_logarithmic:
+        axes.set_yscale("log")
+    ends = []
+    for curve in panel.curves:
+        known = [y for y in curve.ys if not math.isnan(y)]
+        if not known:
+            continue
+        colour = curve.colour
+        if curve.band:
+            axes.fill_between(
+                curve.xs, *curve.band, color=colour, alpha=0.22, linewidth=0
+            )
+        shape: dict[str, Any] = {"marker": ".", "markevery": lonely(curve.ys)}
+        if curve.is_steps:
+            shape = {"drawstyle": "steps-post"}
+        axes.plot(
+            curve.xs,
+            curve.ys,
+            color=colour,
+            label=curve.label,
+            linestyle=curve.style,
+            linewidth=curve.width,
+            **shape,
+        )
+        ends.append((known[-1], curve.label, colour))
     axes.plot(
-        marked,
-        [0.97] * len(marked),
+        panel.marks_s,
+        [0.97] * len(panel.marks_s),
         transform=axes.get_xaxis_transform(),
         color=ALARM,
         linestyle="none",
         marker="^",
         markersize=3.5,
     )
-
-
-def draw_values(
-    axes: Any, timeline: Timeline, values: Values, divisor: float = 1, **style: Any
-) -> list[float]:
-    """Draw a line through the middles of the points, with a marker on a value that has
-    no neighbour, and return its known values."""
-    scaled = [None if value is None else value / divisor for value in values]
-    xs, ys = middles(timeline, scaled)
-    axes.plot(xs, ys, marker=".", markevery=lonely(ys), **style)
-    return [y for y in ys if not math.isnan(y)]
-
-
-def amounts_axis(axes: Any, unit: str) -> None:
-    """Label an axis of amounts that begins at 0; with room above, as a steady line
-    would lie on the edge of its own range."""
-    axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
-    axes.set_ylabel(unit)
-    axes.yaxis.set_major_formatter(grouped_number)
+    for at_s in panel.lines_s:
+        axes.axvline(at_s, color=ALARM, linewidth=1.0, linestyle=_DASHED)
+    if panel.limit is not None:
+        axes.axhline(panel.limit, color=ALARM, linewidth=0.8, linestyle=_DASHED)
+    if not ends:
+        _no_data(axes)
+    if panel.is_logarithmic:
+        _log_axis(axes.yaxis, axes)
+    else:
+        # a steady line would lie on the edge of its own range
+        axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
+        axes.yaxis.set_major_formatter(grouped_number)
+    if panel.has_names and panel.is_logarithmic:
+        label_ends(axes, ends)
+    elif panel.has_names and ends:
+        legend_outside(axes)
+    axes.set_ylabel(panel.unit)
 
 
 def label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
@@ -279,7 +332,7 @@ def legend_outside(axes: Any) -> None:
     )
 
 
-def no_data(axes: Any) -> None:
+def _no_data(axes: Any) -> None:
     axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color=MUTED)
 
 
@@ -296,7 +349,7 @@ _DASHED = (0, (3, 1.6))
 #: Lines differ by more than their colour.
 _MARKERS = "os^vDPX*"
 _FRAME_IN = 0.62
-_AGENTS = 24
+_SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
@@ -580,83 +633,106 @@ def _colour(summary: Summary, one: OperationSummary) -> str:
 
 
 def _throughput(summary: Summary) -> Figure:
-    shown = summary.operations[:PANELS]
-    titles = [one.title for one in shown]
-    figure, panels = _over_time(summary, titles, _LOW_PANEL_IN)
-    for axes, one in zip(panels, shown, strict=True):
-        series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        colour = _colour(summary, one)
+    def panel(one: OperationSummary) -> TimePanel:
+        curve = partial(_curve, summary.timeline, series_of(summary, one))
         # seen where the line of completions, which lies on it, is not
-        axes.plot(
-            *steps(summary.timeline, series.offered_per_s),
-            color=INK,
-            linestyle=_DASHED,
-            drawstyle="steps-post",
-            linewidth=0.9,
-            label="due",
+        due = curve(
+            "offered_per_s", "due", INK, is_steps=True, style=_DASHED, width=0.9
         )
-        xs, ys = steps(summary.timeline, series.throughput_per_s)
-        if all(math.isnan(y) for y in ys):
-            no_data(axes)
-        axes.plot(xs, ys, color=colour, drawstyle="steps-post", label="completed")
-        if not draw_band(axes, summary.timeline, series, "throughput_per_s", colour):
-            axes.fill_between(
-                xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
-            )
-        amounts_axis(axes, "completions/s")
-    return figure
+        colour = _colour(summary, one)
+        completed = curve("throughput_per_s", "completed", colour, is_steps=True)
+        curves = (due, completed)
+        return TimePanel(one.title, "completions/s", curves, has_names=False)
+
+    return _over_time(summary, map(panel, summary.operations), _LOW_PANEL_IN)
 
 
 def _queues(summary: Summary) -> Figure:
-    names = queued(summary.timeline)[:PANELS]
-    figure, panels = _over_time(summary, names, _SMALL_PANEL_IN)
-    for axes, name in zip(panels, names, strict=True):
-        series = summary.timeline.streams[name]
-        for gauge, label, colour in (
-            ("in_flight", "in flight", SERIES[0]),
-            ("backlog", "backlog", SERIES[1]),
-        ):
-            draw_band(axes, summary.timeline, series, gauge, colour)
-            values = getattr(series, gauge)
-            draw_values(axes, summary.timeline, values, color=colour, label=label)
-        amounts_axis(axes, "requests")
-        legend_outside(axes)
-    return figure
+    def panel(name: str) -> TimePanel:
+        curve = partial(_curve, summary.timeline, summary.timeline.streams[name])
+        curves = (
+            curve("in_flight", "in flight", SERIES[0]),
+            curve("backlog", "backlog", SERIES[1]),
+        )
+        return TimePanel(name, "requests", curves)
+
+    return _over_time(summary, map(panel, queued(summary.timeline)), _SMALL_PANEL_IN)
 
 
 def _response_times(summary: Summary) -> Figure:
-    shown = summary.timed[:PANELS]
-    figure, panels = _over_time(summary, [one.title for one in shown])
-    for axes, one in zip(panels, shown, strict=True):
-        series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        axes.set_yscale("log")
-        mark_unanswered(axes, summary.timeline, series)
-        ends = []
-        for name, (label, colour) in PERCENTILE_COLOURS.items():
-            values = getattr(series, name)
-            if all(value is None for value in values):
-                continue
-            draw_band(axes, summary.timeline, series, name, colour, 1000)
-            style = {"color": colour, "linewidth": 0.8 if label == "max" else 1.3}
-            *_, last = draw_values(
-                axes, summary.timeline, values, 1000, label=label, **style
+    def panel(one: OperationSummary) -> TimePanel:
+        series = series_of(summary, one)
+        xs, ys = middles(summary.timeline, series.unanswered)
+        few = too_few(series)
+        return TimePanel(
+            one.title,
+            "response time, ms",
+            [
+                _curve(
+                    *(summary.timeline, series, name, label, colour, 1e-3),
+                    width=0.8 if label == "max" else 1.3,
+                )
+                for name, (label, colour) in PERCENTILE_COLOURS.items()
+            ],
+            is_logarithmic=True,
+            marks_s=[x for x, y in zip(xs, ys, strict=True) if y > 0],
+            note=f"needs n in a point: {few}" if few else "",
+        )
+
+    return _over_time(summary, map(panel, summary.timed))
+
+
+def _waits(summary: Summary) -> Figure:
+    def panel(one: OperationSummary) -> TimePanel:
+        curve = partial(_curve, summary.timeline, series_of(summary, one))
+        curves = (
+            curve("p99_us", "response", PERCENTILE_COLOURS["p99_us"][1], 1e-3),
+            curve("service_p99_us", "service", SERIES[0], 1e-3, style=_DASHED),
+            curve("send_lag_p99_us", "send lag", ALARM, 1e-3),
+        )
+        return TimePanel(one.title, "p99, ms", curves, is_logarithmic=True)
+
+    return _over_time(summary, map(panel, waited(summary)))
+
+
+def _workers(summary: Summary) -> Figure:
+    curves = []
+    for number, (agent, series) in enumerate(summary.timeline.agents.items()):
+        look = (SERIES[number % len(SERIES)], 100)
+        # more names would be longer than the panel
+        label = agent if number < PANELS else "_"
+        curve = partial(_curve, summary.timeline, series)
+        curves += [
+            curve("busy_share", label, *look, width=1.1),
+            curve("run_queue_share", "_", *look, style=(0, (1.5, 1.5)), width=1.1),
+        ]
+    limit = summary.busy_share_limit * 100
+    panel = TimePanel("", "% of the interval", curves, limit=limit)
+    return _over_time(summary, [panel])
+
+
+def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
+    def panel(one: Panel) -> TimePanel:
+        scale, unit = 1.0, "cores" if one.unit == "s/s" else one.unit
+        if one.unit.startswith("bytes"):
+            largest = max(size_of(each) for _, each in one.lines)
+            scale, prefix = next(
+                known for known in _SCALES if largest >= known[0] or known[0] == 1
             )
-            ends.append((last, label, colour))
-        if not ends:
-            no_data(axes)
-        elif missing := too_few(series):
-            axes.set_title(
-                f"needs n in a point: {missing}",
-                loc="right",
-                color=MUTED,
-                fontsize=6.5,
-                fontweight="normal",
-                pad=12 if axes is panels[0] else 5,
+            unit = prefix + (unit.replace("bytes", "B") if prefix else unit)
+        curves = [
+            Curve(
+                label,
+                SERIES[number % len(SERIES)],
+                each.points.at_s,
+                [math.nan if y is None else y / scale for y in each.points.values],
+                width=1.1,
             )
-        _log_axis(axes.yaxis, axes)
-        label_ends(axes, ends)
-        axes.set_ylabel("response time, ms")
-    return figure
+            for number, (label, each) in enumerate(one.lines)
+        ]
+        return TimePanel(one.title, unit, curves, lines_s=monitor.restarts_s)
+
+    return _over_time(summary, map(panel, panels_of(monitor)), _SMALL_PANEL_IN)
 
 
 #: Shares of a point's requests, from the rarest that has a colour of its own.
@@ -667,17 +743,17 @@ def _heat(summary: Summary) -> Figure:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
     shown = summary.timed[:PANELS]
-    figure, panels = _over_time(summary, [one.title for one in shown])
+    figure, panels = _time_axes(summary, [one.title for one in shown])
     # by its opacity, so that it does for either ground and in grey
     clear, full = (*_rgb(SERIES[0]), 0.06), (*_rgb(SERIES[0]), 1.0)
     colours = LinearSegmentedColormap.from_list("heat", [clear, full])
     drawn = None
     for axes, one in zip(panels, shown, strict=True):
-        series = summary.timeline.operations.get((one.stream, one.operation), Series())
+        series = series_of(summary, one)
         rows = heat_rows(series)
         axes.set_ylabel("response time, ms")
         if rows[0] == rows[1]:
-            no_data(axes)
+            _no_data(axes)
             continue
         edges, shares = heat_columns(summary.timeline, series, rows)
         levels = HEAT_EDGES_US[rows[0] : rows[1] + 1] / 1000
@@ -705,35 +781,6 @@ def _rgb(colour: str) -> tuple[float, ...]:
     return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
 
 
-def _waits(summary: Summary) -> Figure:
-    shown = waited(summary)[:PANELS]
-    figure, panels = _over_time(summary, [one.title for one in shown])
-    for axes, one in zip(panels, shown, strict=True):
-        series = summary.timeline.operations[one.stream, one.operation]
-        axes.set_yscale("log")
-        ends = []
-        for name, label, colour, style in (
-            ("p99_us", "response", PERCENTILE_COLOURS["p99_us"][1], "-"),
-            ("service_p99_us", "service", SERIES[0], _DASHED),
-            ("send_lag_p99_us", "send lag", ALARM, "-"),
-        ):
-            known = draw_values(
-                axes,
-                summary.timeline,
-                getattr(series, name),
-                1000,
-                color=colour,
-                linestyle=style,
-                label=label,
-            )
-            if known:
-                ends.append((known[-1], label, colour))
-        _log_axis(axes.yaxis, axes)
-        label_ends(axes, ends)
-        axes.set_ylabel("p99, ms")
-    return figure
-
-
 def _percentiles(summary: Summary) -> Figure:
     shown = summary.timed[:PANELS]
     columns = 2 if len(shown) > 1 else 1
@@ -753,7 +800,7 @@ def _percentiles(summary: Summary) -> Figure:
                 axes.plot(xs, ys, color=colour, linestyle=style, label=label)
         axes.set_title(one.title)
         if not one.curves["response_time"].fractions:
-            no_data(axes)
+            _no_data(axes)
             continue
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -777,84 +824,38 @@ def _errors(summary: Summary) -> Figure:
         for one in summary.operations
         for code, amount in expected_codes(one)
     ]
-    failing = [
-        (number, one)
-        for number, one in enumerate(summary.operations)
-        if one.error_share
-    ]
+    failing = [one for one in summary.operations if one.error_share]
     bar_in = 0.25 * len(bars) + 0.35
     panel_in = 1.5 if failing else 0.0
     figure = new_figure(bar_in + panel_in + 0.35)
     ratios = [bar_in, panel_in] if failing else [bar_in]
     grid = figure.add_gridspec(len(ratios), 1, height_ratios=ratios)
     axes = figure.add_subplot(grid[0])
-    _draw_bars(axes, bars)
-    axes.invert_yaxis()
-    axes.set_title("requests")
-    if failing:
-        below = figure.add_subplot(grid[1])
-        below.set_gid(f"{_TIME}0")
-        _ground(below, summary, is_first=True)
-        for number, one in failing:
-            series = summary.timeline.operations.get((one.stream, one.operation))
-            if series is not None:
-                xs, ys = steps(summary.timeline, series.errors_per_s)
-                colour = SERIES[number % len(SERIES)]
-                below.plot(
-                    xs, ys, color=colour, drawstyle="steps-post", label=one.title
-                )
-        below.set_ylim(bottom=0)
-        below.set_ylabel("errors/s")
-        time_axis(below, end_of(summary.timeline))
-    return figure
-
-
-def _draw_bars(axes: Any, bars: Sequence[tuple[str, float, str]]) -> None:
-    """Draw a bar with its value for each label, amount and colour."""
     labels, amounts, colours = zip(*bars, strict=True)
     axes.barh(range(len(bars)), amounts, color=colours, height=0.62)
     axes.set_yticks(range(len(bars)), labels)
     axes.tick_params(axis="y", labelcolor=INK)
-    axes.set_xlim(0, max(*amounts, 1.0) * 1.15)
+    axes.set_xlim(0, max(amounts) * 1.15)
     for row, amount in enumerate(amounts):
         text = f" {amount:,.0f}".replace(",", THIN)
         axes.text(amount, row, text, va="center", color=INK, fontsize=7)
     axes.xaxis.set_visible(False)
     axes.spines["bottom"].set_visible(False)
-
-
-def _agents(summary: Summary) -> Figure:
-    shown = summary.agents[:_AGENTS]
-    figure = new_figure(0.27 * max(len(shown), 2) + 0.7)
-    left, right = figure.subplots(1, 2, sharey=True)
-    _draw_bars(
-        left, [(one.name, one.throughput_per_s or 0.0, SERIES[0]) for one in shown]
-    )
-    left.set_ylim(max(len(shown), 2) - 0.5, -0.5)
-    left.set_title("throughput, completions/s")
-    labelled: set[str] = set()
-    for row, agent in enumerate(shown):
-        for name, (label, colour) in PERCENTILE_COLOURS.items():
-            value_us = agent.response_times.percentiles_us.get(name.removesuffix("_us"))
-            if value_us is not None:
-                right.plot(
-                    value_us / 1000,
-                    row,
-                    marker="o",
-                    markersize=5,
-                    linestyle="none",
-                    color=colour,
-                    label=None if label in labelled else label,
-                )
-                labelled.add(label)
-    right.set_title("response time of successes, ms")
-    if labelled:
-        right.set_xscale("log")
-        right.margins(x=0.12)
-        _log_axis(right.xaxis, right)
-        right.grid(True, axis="x", which="major")
-        legend_outside(right)
-    right.spines["left"].set_visible(False)
+    axes.invert_yaxis()
+    axes.set_title("requests")
+    if failing:
+        below = figure.add_subplot(grid[1])
+        _ground(below, summary, 0, has_names=True)
+        curves = [
+            _curve(
+                *(summary.timeline, series_of(summary, one)),
+                *("errors_per_s", one.title, _colour(summary, one)),
+                is_steps=True,
+            )
+            for one in failing
+        ]
+        _draw_panel(below, TimePanel("", "errors/s", curves, has_names=False))
+        time_axis(below, end_of(summary.timeline))
     return figure
 
 
@@ -865,49 +866,38 @@ def _strips(summary: Summary, members: Mapping[str, Member]) -> Figure:
     percentile = strip_percentile(members)
     figure = new_figure(0.66 * len(shown) + _FRAME_IN)
     grid = figure.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
+    rate = ("throughput_per_s", "completions/s", 1.0)
+    time = (f"{percentile}_us", f"{percentile}, ms", 1e-3)
     for row, (name, series) in enumerate(shown.items()):
-        for column, (key, unit, divisor, line) in enumerate(
-            (
-                ("throughput_per_s", "completions/s", 1, steps),
-                (f"{percentile}_us", f"{percentile}, ms", 1000, middles),
-            )
-        ):
+        for column, (key, unit, scale) in enumerate((rate, time)):
             axes = grid[row][column]
-            axes.set_gid(f"{_TIME}{2 * row + column}")
-            _ground(axes, summary, is_first=False)
-            if line is middles:
-                axes.set_yscale("log")
-            for one, label, style in (
-                (usual, "median of all", {"color": MUTED, "linewidth": 0.8}),
-                (series, name, {"color": (SERIES[0], SERIES[1])[column]}),
-            ):
-                values = [each and each / divisor for each in getattr(one, key)]
-                xs, ys = line(timeline, values)
-                drawing: dict[str, Any] = {"drawstyle": "steps-post"}
-                if line is middles:
-                    drawing = {"marker": ".", "markevery": lonely(ys)}
-                axes.plot(xs, ys, label=label, **drawing, **style)
-            if all(math.isnan(y) for y in ys):
-                no_data(axes)
-            axes.set_ylabel(unit)
+            _ground(axes, summary, 2 * row + column, has_names=False)
+            is_rate = key == rate[0]
+            look: Any = {"scale": scale, "is_steps": is_rate}
+            curves = (
+                _curve(timeline, usual, key, "median of all", MUTED, **look, width=0.8),
+                _curve(timeline, series, key, name, SERIES[column], **look),
+            )
+            panel = TimePanel(
+                *("", unit, curves), is_logarithmic=not is_rate, has_names=False
+            )
+            _draw_panel(axes, panel)
             axes.yaxis.label.set_visible(False)
     # above the names, which may be long
     above: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    titles = ("throughput, completions/s", f"{percentile}, ms")
+    titles = (f"throughput, {rate[1]}", time[1])
     for axes, title in zip(grid[0], titles, strict=True):
         axes.annotate(title, (1, 1), (0, 16), ha="right", color=MUTED, **above)
     for axes, (name, _) in zip(grid[:, 0], shown.items(), strict=True):
         axes.set_title(name)
     # axes in a column share their scale
     left, right = grid[0]
-    left.set_ylim(bottom=0)
-    left.yaxis.set_major_formatter(grouped_number)
+    left.set_ylim(0, 1.1 * max(axes.dataLim.y1 for axes in grid[:, 0]) or None)
     left.locator_params(axis="y", nbins=3)
     low, high = _round_limits(right.get_ylim())
     right.set_ylim(low, high)
     right.set_yticks([low, high])
     right.yaxis.set_major_formatter(grouped_number)
-    right.minorticks_off()
     for axes in grid[-1]:
         time_axis(axes, end_of(timeline))
     return figure
@@ -928,64 +918,6 @@ def _round_limits(limits: tuple[float, float]) -> tuple[float, float]:
     )
 
 
-def _workers(summary: Summary) -> Figure:
-    figure, [axes] = _over_time(summary, [""])
-    for number, (agent, series) in enumerate(summary.timeline.agents.items()):
-        colour = SERIES[number % len(SERIES)]
-        label = agent if number < PANELS else None
-        for values, style, name in (
-            (series.busy_share, "-", label),
-            (series.run_queue_share, (0, (1.5, 1.5)), None),
-        ):
-            shares = [None if value is None else value * 100 for value in values]
-            xs, ys = middles(summary.timeline, shares)
-            axes.plot(xs, ys, color=colour, linestyle=style, linewidth=1.1, label=name)
-    axes.axhline(
-        summary.busy_share_limit * 100,
-        color=ALARM,
-        linewidth=0.8,
-        linestyle=(0, (4, 2)),
-    )
-    axes.set_ylim(0, 104)
-    axes.set_yticks([0, 25, 50, 75, 100])
-    axes.set_ylabel("% of the interval")
-    axes.set_title(
-        "solid: busy, dotted: waiting for a CPU, dashed: limit of busy",
-        pad=12,
-        color=MUTED,
-        fontsize=7.5,
-        fontweight="normal",
-    )
-    if summary.timeline.agents:
-        legend_outside(axes)
-    return figure
-
-
-def _clocks(summary: Summary) -> Figure:
-    figure, [axes] = _over_time(summary, [""])
-    limit_ms = summary.clock_deviation_limit_ns / 1e6
-    furthest_ms = 0.0
-    for number, (agent, clock) in enumerate(summary.clocks.items()):
-        shown = furthest_of_each(clock.deviations, end_of(summary.timeline))
-        at_s = [one.at_s for one in shown]
-        colour = SERIES[number % len(SERIES)]
-        middle = [one.ns / 1e6 for one in shown]
-        low = [(one.ns - one.bound_ns) / 1e6 for one in shown]
-        high = [(one.ns + one.bound_ns) / 1e6 for one in shown]
-        furthest_ms = max(furthest_ms, -min(low), max(high))
-        axes.fill_between(at_s, low, high, color=colour, alpha=0.15, linewidth=0)
-        marker = "." if len(shown) < 3 else None
-        label = agent if number < PANELS else None
-        axes.plot(at_s, middle, color=colour, linewidth=1.1, label=label, marker=marker)
-    if furthest_ms > limit_ms / 4:
-        for at_ms in (-limit_ms, limit_ms):
-            axes.axhline(at_ms, color=ALARM, linewidth=0.8, linestyle=(0, (4, 2)))
-    axes.axhline(0, color=GRID, linewidth=0.8, zorder=0.6)
-    axes.set_ylabel("deviation, ms")
-    legend_outside(axes)
-    return figure
-
-
 _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
     "throughput": _throughput,
     "queues": _queues,
@@ -994,21 +926,10 @@ _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
     "waits": _waits,
     "percentiles": _percentiles,
     "errors": _errors,
-    "agents": _agents,
     "agent_strips": lambda summary: _strips(summary, summary.timeline.agents),
     "server_strips": lambda summary: _strips(summary, summary.timeline.servers),
     "workers": _workers,
-    "clocks": _clocks,
 }
-
-
-def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
-    shown = panels_of(monitor)
-    titles = [panel.title for panel in shown]
-    figure, panels = _over_time(summary, titles, _SMALL_PANEL_IN)
-    for axes, panel in zip(panels, shown, strict=True):
-        _draw_panel(axes, panel, monitor.restarts_s)
-    return figure
 
 
 def fonts() -> Path:
@@ -1025,6 +946,24 @@ def new_figure(height_in: float) -> Figure:
 
 
 def _over_time(
+    summary: Summary, panels: Iterable[TimePanel], panel_in: float = _PANEL_IN
+) -> Figure:
+    """A figure of panels over the run's time, one below the other."""
+    shown = list(islice(panels, PANELS))
+    figure, grid = _time_axes(summary, [one.title for one in shown], panel_in)
+    look: Any = {"color": MUTED, "fontsize": 6.5, "fontweight": "normal"}
+    for number, (axes, panel) in enumerate(zip(grid, shown, strict=True)):
+        _draw_panel(axes, panel)
+        axes.set_title(panel.note, loc="right", pad=_title_pad(number), **look)
+    return figure
+
+
+def _title_pad(number: int) -> int:
+    """Return the distance of a title: names of phases stand over the first panel."""
+    return 5 if number else 12
+
+
+def _time_axes(
     summary: Summary, titles: Sequence[str], panel_in: float = _PANEL_IN
 ) -> tuple[Figure, list[Axes]]:
     """A panel over the run's time for each title, with its ground drawn."""
@@ -1032,10 +971,9 @@ def _over_time(
     figure = new_figure(panel_in * rows + _FRAME_IN)
     grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
     panels = [row[0] for row in grid][: len(titles)]
-    for axes, title in zip(panels, titles, strict=True):
-        axes.set_gid(f"{_TIME}{panels.index(axes)}")
-        _ground(axes, summary, is_first=axes is panels[0])
-        axes.set_title(title, pad=12 if axes is panels[0] else 5)
+    for number, (axes, title) in enumerate(zip(panels, titles, strict=True)):
+        _ground(axes, summary, number, has_names=not number)
+        axes.set_title(title, pad=_title_pad(number))
     if panels:
         time_axis(panels[-1], end_of(summary.timeline))
     return figure, panels
@@ -1107,33 +1045,3 @@ def embeddable(svg: str, place: ChartPlace, data: Mapping[str, Any]) -> str:
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
         head += f"<metadata>{escape(text)}</metadata>\n"
     return svg[: opening.start()] + head + svg[opening.end() :].strip() + "\n"
-
-
-_SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-
-
-def _draw_panel(axes: Any, panel: Panel, restarts_s: Sequence[float]) -> None:
-    """The lines of a panel, and its restarts, on axes that have the run's time."""
-    largest = max(size_of(each) for _, each in panel.lines)
-    scale, prefix = 1.0, ""
-    if panel.unit.startswith("bytes"):
-        scale, prefix = next(one for one in _SCALES if largest >= one[0] or one[0] == 1)
-    for number, (label, each) in enumerate(panel.lines):
-        ys = [
-            math.nan if value is None else value / scale for value in each.points.values
-        ]
-        axes.plot(
-            each.points.at_s,
-            ys,
-            color=SERIES[number % len(SERIES)],
-            linewidth=1.1,
-            label=label,
-            marker="." if len(ys) < 3 else None,
-        )
-    for at_s in restarts_s:
-        axes.axvline(at_s, color=ALARM, linewidth=1.0, linestyle=(0, (4, 2)))
-    axes.set_ylim(bottom=0)
-    unit = panel.unit.replace("bytes", "B") if prefix else panel.unit
-    axes.set_ylabel(f"{prefix}{unit}" if unit != "s/s" else "cores")
-    axes.yaxis.set_major_formatter(grouped_number)
-    legend_outside(axes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ldapslam.reports.comparing.change import LEVEL, Change
@@ -14,6 +15,7 @@ from ldapslam.reports.comparing.comparison import (
     CANNOT_TELL,
     HIGHER,
     LOWER,
+    NO_DIFFERENCE,
     Comparison,
     Finding,
     Side,
@@ -28,7 +30,6 @@ from ldapslam.reports.document import (
     Cell,
     Table,
     column,
-    filled,
     number,
     table,
 )
@@ -54,12 +55,10 @@ _BATCHES = (
     "other load of the hosts, so that these may be the cause of a difference. Three "
     "runs a side would show it."
 )
-#: Added to a difference by batches.
-_ONLY = ", between these two runs only; repeats vary more"
 _FAMILY = (
-    "adj. p: by Holm, over all {tests} tests of the comparison; higher and lower are "
-    "said where it is below 0.05. Intervals are 95 %, each by itself. A difference "
-    "that would have been seen: in 80 % of cases, by the standard error seen."
+    "adj. p: by Holm, over all {tests} tests of the comparison; a figure is higher or "
+    "lower where it is below 0.05. Intervals are 95 %, each by itself. detectable: a "
+    "change of this size is found in 80 % of cases, by the standard error seen."
 )
 
 
@@ -70,7 +69,7 @@ def tables_of(comparison: Comparison) -> tuple[Table, ...]:
         _runs(comparison),
         _making(comparison),
         *compared(runs),
-        *filled(_sentences(comparison), *_figures(comparison)),
+        *_figures(comparison),
     )
 
 
@@ -91,13 +90,9 @@ def document_of(comparison: Comparison) -> dict[str, Any]:
             "level": LEVEL,
             "adjustment": "Holm",
             "tests": comparison.tests,
-            **{
-                name: text
-                for name, text in ((BY_RUNS, _RUNS), (BY_BATCHES, _BATCHES))
-                if any(one.sample == name for one in comparison.findings)
-            },
+            **_samples(comparison),
         },
-        "findings": [_finding(one, comparison.tests) for one in comparison.findings],
+        "findings": [_finding(one) for one in comparison.findings],
     }
 
 
@@ -189,26 +184,11 @@ def _differing(comparison: Comparison) -> list[str]:
     ]
 
 
-def _sentences(comparison: Comparison) -> Table:
+def _samples(comparison: Comparison) -> dict[str, str]:
+    """Return the samples of the findings, and how they were used."""
     samples = {one.sample for one in comparison.findings}
-    notes = [
-        text
-        for name, text in ((BY_RUNS, _RUNS), (BY_BATCHES, _BATCHES))
-        if name in samples
-    ]
-    return table(
-        "findings",
-        f"What the figures say, against {comparison.sides[0].name}",
-        # figures of requests that fail say nothing of the others: that comes first
-        sorted(comparison.findings, key=lambda one: not _is_change_of_errors(one)),
-        column("", lambda one: one.side),
-        column("Finding", lambda one: sentence_of(one, comparison.tests)),
-        notes=(*notes, _FAMILY.format(tests=comparison.tests)),
-    )
-
-
-def _is_change_of_errors(finding: Finding) -> bool:
-    return finding.metric.name == "errors" and finding.verdict in (HIGHER, LOWER)
+    texts = {BY_RUNS: _RUNS, BY_BATCHES: _BATCHES}
+    return {name: text for name, text in texts.items() if name in samples}
 
 
 #: Metric's title, side, metric, value, finding; of the baseline without a finding.
@@ -216,8 +196,10 @@ _Row = tuple[str, str, Metric, Value, Finding | None]
 
 
 def _figures(comparison: Comparison) -> list[Table]:
-    """A table for each operation; the baseline's value heads the rows of a metric."""
-    made = []
+    """A table for each operation; the baseline's value heads the rows of a metric. The
+    notes below the last table say how the figures were compared."""
+    made: list[Table] = []
+    base = comparison.sides[0].name
     for title in dict.fromkeys(one.operation for one in comparison.findings):
         rows: list[_Row] = []
         ours = [one for one in comparison.findings if one.operation == title]
@@ -226,25 +208,26 @@ def _figures(comparison: Comparison) -> list[Table]:
             name = metric.title
             for one in of_metric:
                 if name:
-                    base = comparison.sides[0].name
                     rows.append((name, base, metric, one.old, None))
                     name = ""
                 rows.append((name, one.side, metric, one.new, one))
-        made.append(_figures_of(title, rows))
-    return made
+        made.append(_figures_of(title, base, rows))
+    notes = *_samples(comparison).values(), _FAMILY.format(tests=comparison.tests)
+    return [*made[:-1], *(replace(last, notes=notes) for last in made[-1:])]
 
 
-def _figures_of(title: str, rows: Sequence[_Row]) -> Table:
+def _figures_of(title: str, baseline: str, rows: Sequence[_Row]) -> Table:
     return table(
         f"comparison-{title}",
-        title,
+        f"{title}, against {baseline}",
         rows,
         column("Metric", lambda row: row[0]),
         column("", lambda row: row[1]),
         number("value (95 %)", lambda row: _value(row[2], row[3])),
         number("change (95 %)", lambda row: _change(row[4])),
-        number("p", lambda row: _p(row[4], "p")),
-        number("adj. p", lambda row: _p(row[4], "adjusted_p")),
+        number("adj. p", lambda row: _p(row[4])),
+        column("Finding", lambda row: _verdict(row[4])),
+        number("detectable", lambda row: _detectable(row[4])),
     )
 
 
@@ -270,73 +253,45 @@ def _change(finding: Finding | None) -> Cell | str:
         return ""
     if finding.change is None:
         return Cell(NOT_AVAILABLE if finding.needs else NOTHING, MUTED)
-    form, (value, low, high) = _amounts(finding.change)
-    return f"{form.format(value)} ({low} to {high})"
-
-
-def _p(finding: Finding | None, name: str) -> str:
-    of = finding.change if finding and name == "p" else finding
-    value = None if of is None else getattr(of, name)
-    if value is None:
-        return ""
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _amounts(change: Change) -> tuple[str, list[str]]:
-    """Return the form of a change, and its value and the ends of its interval with the
-    digits that the width of the interval supports."""
+    change = finding.change
     width = abs(change.high - change.low) * 100
     digits = 2
     if 0 < width < math.inf:
+        # no more digits than the width of the interval supports
         digits = min(2, max(0, 1 - math.floor(math.log10(width / 2))))
-    values = (change.value, change.low, change.high)
-    return changes(values, digits, is_ratio=change.is_ratio)
+    ends = (change.value, change.low, change.high)
+    form, (value, low, high) = changes(ends, digits, is_ratio=change.is_ratio)
+    return f"{form.format(value)} ({low} to {high})"
 
 
-def sentence_of(finding: Finding, tests: int) -> str:
-    """The finding in words; `tests` is the number that Holm's method went over."""
-    what = f"{finding.metric.words} of {finding.operation}"
+def _p(finding: Finding | None) -> str:
+    if finding is None or finding.adjusted_p is None:
+        return ""
+    return "<0.001" if finding.adjusted_p < 0.001 else f"{finding.adjusted_p:.3f}"
+
+
+def _verdict(finding: Finding | None) -> Cell:
+    if finding is None:
+        return Cell("")
     if finding.verdict == CANNOT_TELL:
-        return f"{what}: n/a; needs {finding.needs}"
-    change = finding.change
-    if change is None:
-        return f"{what}: {'the same' if finding.old.value else 'none'} on either side"
-    form, (value, low, high) = _amounts(change)
-    if form.startswith("×"):
-        is_one_sided, interval = change.low >= 1, f"{low} to {high} times as high"
-        size = f"{value} times as high ({low} to {high})"
-    else:
-        is_one_sided, interval = low[0] == high[0], form.format(f"{low} to {high}")
-        is_rise = value.startswith("+")
-        # of a fall the interval is told by its size, too: 8 % lower (5 to 11 %)
-        size, near, far = (
-            one[1:] if one[0] == value[0] else f"-{one[1:]}"
-            for one in (value, *((low, high) if is_rise else (high, low)))
-        )
-        ends = form.format(f"{near} to {far}")
-        size = f"{form.format(size)} {HIGHER if is_rise else LOWER} ({ends})"
-    if finding.verdict in (HIGHER, LOWER):
-        return f"{what} is {size}{_ONLY if finding.sample == BY_BATCHES else ''}"
-    seen = _detectable(finding)
-    if is_one_sided:
-        return (
-            f"{what}: no difference seen; {size} may be chance in {tests} tests; {seen}"
-        )
-    return f"{what}: no difference seen ({interval}); {seen}"
+        return Cell(f"{CANNOT_TELL}: needs {finding.needs}", MUTED)
+    is_change = finding.verdict in (HIGHER, LOWER)
+    return Cell(finding.verdict, CAUTION if is_change else "")
 
 
-def _detectable(finding: Finding) -> str:
+def _detectable(finding: Finding | None) -> str:
+    """The change that would have been found where none was."""
+    if finding is None or finding.verdict != NO_DIFFERENCE:
+        return ""
     if finding.change is None or finding.detectable is None:
         return ""
     amount, is_ratio = finding.detectable * 100, finding.change.is_ratio
-    if is_ratio and amount > 1000:
-        return "only one of more than ten times would have been: more runs are needed"
     digits = 0 if amount >= 10 else 1 if amount >= 1 else 2
     form, [text] = changes([finding.detectable + is_ratio], digits, is_ratio=is_ratio)
-    return f"one of {form.format(text.removeprefix('+'))} would have been"
+    return form.format(text.removeprefix("+"))
 
 
-def _finding(one: Finding, tests: int) -> dict[str, Any]:
+def _finding(one: Finding) -> dict[str, Any]:
     change = one.change
     return {
         "operation": one.operation,
@@ -352,7 +307,6 @@ def _finding(one: Finding, tests: int) -> dict[str, Any]:
         "adjusted_p": one.adjusted_p,
         "detectable": _finite(one.detectable),
         "needs": one.needs,
-        "sentence": sentence_of(one, tests),
     }
 
 

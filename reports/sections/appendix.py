@@ -99,16 +99,7 @@ _ELSEWHERE = (
 
 def agents(summary: Summary) -> tuple[Block, ...]:
     """How hard the generator worked: was it the limit?"""
-    compared = ChartPlace(
-        "agents",
-        "Agents compared",
-        "Throughput and response-time percentiles of successes on each agent.",
-    )
-    return (
-        *[compared] * (len(summary.agents) > 1),
-        *strips_of("agent", summary.timeline.agents),
-        _agents(summary),
-    )
+    return (*strips_of("agent", summary.timeline.agents), _agents(summary))
 
 
 def strips_of(what: str, members: Mapping[str, Member]) -> list[ChartPlace]:
@@ -144,9 +135,9 @@ def hosts(summary: Summary) -> tuple[Block, ...]:
         ChartPlace(
             "workers",
             "Busy share of the workers",
-            "Share of each interval in which the agent's busiest worker thread was "
-            "busy, and in which one waited for a CPU; above the limit the interval "
-            "counts as saturated.",
+            "Solid: share of each interval in which the agent's busiest worker thread "
+            "was busy. Dotted: share in which one waited for a CPU. Dashed: the limit, "
+            "above which the interval counts as saturated.",
         ),
         _hosts(summary),
         *clocks(summary),
@@ -308,14 +299,7 @@ _NS_PER_MS = 1_000_000
 
 def clocks(summary: Summary) -> tuple[Block, ...]:
     """Start and completeness of each agent; and its clock over the run, if sampled."""
-    place = ChartPlace(
-        "clocks",
-        "Clocks over the run",
-        "How far each agent's intervals were from the coordinator's, with the bounds "
-        "of each sample; dashed: the limit.",
-    )
-    over_run = (place, _over_run(summary)) if summary.clocks else ()
-    return (_start(summary), *over_run, *filled(_steps(summary)))
+    return (_start(summary), *filled(_over_run(summary), _steps(summary)))
 
 
 def _start(summary: Summary) -> Table:

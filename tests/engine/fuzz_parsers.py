@@ -52,7 +52,7 @@ PATTERNS = [
     "[9:0x3%0000]",
     "[random:8:hex][random:3]",
     "[file:names.txt][sequentialfile:a/b][streamfile:///tmp/x]",
-    "[timestamp:min=20180101000000Z:max=20190101000000.5+0100:format=yyyy-MM-dd'T'SSS]",
+    "[timestamp:min=20180101000000Z:max=20190101000000.5+0100:format=seconds]",
     "[timestamp:format=milliseconds][uuid][unique%000]",
     "[1-2][0..3)[[x]]",
     "[zipf:0-999:1.1%000][gauss:-5-5][hot:0-99:20%:0.8]",
@@ -85,7 +85,7 @@ WORDS = [
     *"[]{}<>()\\,+=:;-%x*&|!~#\"'. \n\t\0ü€",
     *("[[", "]]", "[0-9]", "[who]", "[0..9)", "[uuid]", "%000", "x2", "0", "1", "-1"),
     *("9223372036854775807", "-9223372036854775808", "99999999999999999999", "65537"),
-    *("random:", "file:", "timestamp:", "format=", "min=", "max=", "yyyy", "SSS", "'"),
+    *("random:", "file:", "timestamp:", "format=", "min=", "max=", "seconds"),
     *("zipf:", "gauss:", "hot:", "unique", "parent:", "1e9", "0.5", "64", "20%", "nan"),
     *("\\2a", "\\", ":=", ":dn", ">=", "(", "cn=", "dc=com", "\U000f0000", "\ud800"),
     *(

@@ -16,13 +16,10 @@ from hypothesis import strategies as st
 
 from ldapslam.jobs.rates.profile import (
     FOREVER_NS,
-    LINEAR,
-    SINE,
     Segment,
     arrivals_by,
     hold,
     ramp,
-    sine,
 )
 from support.samples import CONSTANT, POISSON, UNIFORM_ARRIVALS, Sampler, fleet
 from support.truth import anderson_darling
@@ -41,10 +38,7 @@ def integral_of(segments: list[Segment], t_ns: int) -> float:
         edges = np.linspace(0, end, 201)
         half = np.diff(edges)[:, None] / 2
         t = edges[:-1, None] + half * (nodes + 1)
-        if segment.kind == SINE:
-            rate = segment.a + segment.b * np.sin(2 * np.pi * t / segment.c)
-        else:
-            rate = segment.a + (segment.b - segment.a) * t / segment.duration_ns
+        rate = segment.a + (segment.b - segment.a) * t / segment.duration_ns
         total += float((rate * weights * half).sum())
         start += segment.duration_ns
     return total
@@ -56,17 +50,8 @@ def rates(most: float = 2000.0) -> st.SearchStrategy[float]:
 
 
 durations = st.integers(1, 3 * S)
-linear = st.builds(Segment, st.just(LINEAR), durations, rates(), rates())
-sines = st.builds(
-    lambda duration, mean, swing, period: Segment(
-        SINE, duration, mean, mean * swing, float(period)
-    ),
-    durations,
-    st.floats(1 / S, 1000 / S),
-    st.floats(-1, 1),
-    st.integers(S // 20, 5 * S),
-)
-profiles = st.lists(st.one_of(linear, sines), min_size=1, max_size=4)
+linear = st.builds(Segment, durations, rates(), rates())
+profiles = st.lists(linear, min_size=1, max_size=4)
 splits = st.tuples(
     st.integers(1, 40), st.lists(st.integers(1, 4), min_size=1, max_size=5)
 )
@@ -111,16 +96,7 @@ long_rates = st.floats(0, 1e6).map(lambda per_s: per_s / S)
 long_durations = st.integers(1, 3600 * S)
 long_profiles = st.lists(
     st.builds(ramp, long_rates, long_rates, long_durations)
-    | st.builds(hold, long_rates, long_durations)
-    | st.builds(
-        lambda mean, share, period_ns, duration_ns: sine(
-            mean, mean * share, period_ns, duration_ns
-        ),
-        long_rates,
-        st.floats(0, 1),
-        st.integers(S // 1000, 3600 * S),
-        long_durations,
-    ),
+    | st.builds(hold, long_rates, long_durations),
     min_size=1,
     max_size=6,
 ).map(tuple)
@@ -144,7 +120,7 @@ def test_plan_expects_the_arrivals_that_the_engine_expects(
 def test_limit_of_the_run_is_kept_exactly_by_any_fleet(
     sampler: Sampler, split: tuple[int, list[int]], kind: int, limit: int
 ) -> None:
-    sampler.profile([Segment(LINEAR, FOREVER_NS, 1e-6, 1e-6)])
+    sampler.profile([Segment(FOREVER_NS, 1e-6, 1e-6)])
     counts = [
         len(sampler.arrivals(kind, share=share, limit=limit, seed=number))
         for number, share in enumerate(fleet(*split))
@@ -161,7 +137,7 @@ def test_the_last_arrival_is_neither_lost_nor_won_by_rounding(
     sampler: Sampler, rate_per_s: int, duration_s: int, arrivals: int
 ) -> None:
     rate = rate_per_s / S
-    sampler.profile([Segment(LINEAR, duration_s * S, rate, rate)] * 2)
+    sampler.profile([Segment(duration_s * S, rate, rate)] * 2)
     assert len(sampler.arrivals(CONSTANT)) == 2 * arrivals
     # the second segment goes on where the first one ends, to the ulp
     assert sampler.expected(duration_s * S) == arrivals
@@ -171,7 +147,7 @@ def test_the_last_arrival_is_neither_lost_nor_won_by_rounding(
 def test_constant_arrivals_are_the_same_however_they_are_cut(
     sampler: Sampler, split: tuple[int, list[int]]
 ) -> None:
-    sampler.profile([Segment(LINEAR, 2 * S, 0, 5e-7), Segment(LINEAR, S, 5e-7, 5e-7)])
+    sampler.profile([Segment(2 * S, 0, 5e-7), Segment(S, 5e-7, 5e-7)])
     whole = sampler.arrivals(CONSTANT)
     cut = [
         t for share in fleet(*split) for t in sampler.arrivals(CONSTANT, share=share)
@@ -189,7 +165,7 @@ def test_poisson_inter_arrival_times_pass_anderson_and_darling(
 ) -> None:
     """Of the whole fleet's arrivals, merged, and of each worker's."""
     rate = 200_000 / S
-    sampler.profile([Segment(LINEAR, FOREVER_NS, rate, rate)])
+    sampler.profile([Segment(FOREVER_NS, rate, rate)])
     times: list[int] = []
     for number, share in enumerate(fleet(connections, workers)):
         own = sampler.arrivals(POISSON, share=share, until_ns=S, seed=number)
@@ -205,15 +181,14 @@ def test_poisson_inter_arrival_times_pass_anderson_and_darling(
 @pytest.mark.parametrize(
     "segments",
     [
-        [Segment(LINEAR, 2 * S, 0, 1e-5)],
+        [Segment(2 * S, 0, 1e-5)],
         [
-            Segment(LINEAR, S, 1e-5, 0),
-            Segment(LINEAR, S, 0, 0),
-            Segment(LINEAR, S, 1e-5, 2e-5),
+            Segment(S, 1e-5, 0),
+            Segment(S, 0, 0),
+            Segment(S, 1e-5, 2e-5),
         ],
-        [Segment(SINE, 3 * S, 5e-6, 5e-6, 0.7 * S)],
     ],
-    ids=["ramp", "down-pause-up", "sine"],
+    ids=["ramp", "down-pause-up"],
 )
 def test_poisson_arrivals_of_a_profile_are_exponential_in_terms_of_it(
     sampler: Sampler, segments: list[Segment]
@@ -228,6 +203,6 @@ def test_poisson_arrivals_of_a_profile_are_exponential_in_terms_of_it(
 
 
 def test_uniform_arrivals_lie_anywhere_in_their_step(sampler: Sampler) -> None:
-    sampler.profile([Segment(LINEAR, FOREVER_NS, 1e-6, 1e-6)])
+    sampler.profile([Segment(FOREVER_NS, 1e-6, 1e-6)])
     times = sampler.arrivals(UNIFORM_ARRIVALS, limit=20_000)
     assert anderson_darling([t / 1_000_000 - x for x, t in enumerate(times)]) < 6

@@ -16,7 +16,6 @@ from ldapslam.agent._engine import Responder
 from support.engine import (
     BACKLOG_WAIT,
     BUSY_LATER,
-    LINEAR,
     MS,
     RESPONSE_TIME,
     SEND_LAG,
@@ -67,7 +66,7 @@ def test_constant_arrivals_follow_their_schedule_to_one(
 def test_ramp_up_begins_gently(responder: Responder) -> None:
     # 2000/s after a ramp of 400 ms: N(200 ms) = 2000 * 0.2^2 / 0.8 = 100, N(400) = 400
     rate = 2000 / S
-    profile = [(0, 400 * MS, 0.0, rate, 0.0), (0, 200 * MS, rate, rate, 0.0)]
+    profile = [(400 * MS, 0.0, rate), (200 * MS, rate, rate)]
     outcome = run(
         open_stream(responder.uri, 2000, profile=profile), duration_ns=600 * MS
     )
@@ -119,7 +118,7 @@ def test_arrival_without_a_free_slot_keeps_its_intended_time(
         responder.resume()
 
     # after its arrivals the run has time for what waits, also on a busy machine
-    arrivals = (LINEAR, 500 * MS, 500 / S, 500 / S, 0.0)
+    arrivals = (500 * MS, 500 / S, 500 / S)
     outcome = run(
         open_stream(responder.uri, 500, connections=1, in_flight=1, profile=[arrivals]),
         duration_ns=1500 * MS,

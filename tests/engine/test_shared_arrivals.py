@@ -17,7 +17,6 @@ from ldapslam.jobs.rates.profile import (
     arrivals_by,
     hold,
     ramp,
-    sine,
 )
 from support.shared_recorder import closed, new_recorder
 
@@ -67,9 +66,8 @@ def dropped(recorder: SharedRecorder, *, final: bool = False) -> int:
         STEADY,
         (ramp(0.0, 200 / S, 2 * S), hold(200 / S, FOREVER_NS)),
         (hold(0.0, S), ramp(300 / S, 20 / S, 3 * S), hold(20 / S, FOREVER_NS)),
-        (sine(100 / S, 80 / S, S, 4 * S), hold(50 / S, FOREVER_NS)),
     ],
-    ids=["steady", "ramp_up", "ramp_down_after_a_rest", "sine"],
+    ids=["steady", "ramp_up", "ramp_down_after_a_rest"],
 )
 def test_an_arrival_is_due_when_n_of_t_reaches_its_number(profile: Profile) -> None:
     times = taken(arrivals(profile=profile, total_operations=350))

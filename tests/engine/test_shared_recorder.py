@@ -299,6 +299,6 @@ def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="arrivals"):
         new_recorder(arrivals="even")
     with pytest.raises(ValueError, match="segment 0: its rate"):
-        new_recorder(profile=((0, 1, -1.0, 1.0, 0.0),))
+        new_recorder(profile=((1, -1.0, 1.0),))
     with pytest.raises(RuntimeError, match="not initialised"):
         SharedRecorder.__new__(SharedRecorder).end_ns()

@@ -38,7 +38,6 @@ SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 UNIFORM, SEQUENCE, STRING = range(3)
 VARIABLE, MESSAGE_ID = 11, 13
 #: Of a rate profile's segments; the first goes on for ever.
-LINEAR, SINE = 0, 1
 FOR_EVER_NS = 1 << 62
 
 #: A hole's source, as add_operation takes it.
@@ -276,12 +275,12 @@ def operation_plan(settings: dict[str, Any]) -> OperationPlan:
 
 def steady(rate_per_s: float) -> tuple[int, int, float, float, float]:
     """The segment of a profile that holds one rate for ever."""
-    return (LINEAR, FOR_EVER_NS, rate_per_s / S, rate_per_s / S, 0.0)
+    return (FOR_EVER_NS, rate_per_s / S, rate_per_s / S)
 
 
 #: After a profile's last segment, which is longer than the run: a rate that an agent
 #: needs all its workers for, so that they carry the stream from the beginning.
-BUSY_LATER = (LINEAR, S, 0.01, 0.01, 0.0)
+BUSY_LATER = (S, 0.01, 0.01)
 
 
 def open_stream(uri: str, rate_per_s: int, **changes: Any) -> dict[str, Any]:

@@ -144,9 +144,7 @@ class Sampler:
     def profile(self, segments: Sequence[Segment]) -> None:
         self._tell("profile", len(segments))
         for s in segments:
-            self._tell(
-                s.kind, s.duration_ns, *(float(x).hex() for x in (s.a, s.b, s.c))
-            )
+            self._tell(s.duration_ns, *(float(x).hex() for x in (s.a, s.b)))
 
     def arrivals(
         self,

@@ -269,7 +269,7 @@ def run_record(scenario: Scenario) -> RunRecord:
 def steady(rate_per_s: float, length_ns: int) -> list[list[float]]:
     """The profile of a constant rate, as in a run's plan."""
     rate = rate_per_s / NS_PER_S
-    return [[0, length_ns, rate, rate, 0.0]]
+    return [[length_ns, rate, rate]]
 
 
 def agent_facts(number: int, scenario: Scenario) -> AgentFacts:

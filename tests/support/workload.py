@@ -83,14 +83,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
                 "stages": [
                     {"rate": "100/s", "for": "1s"},
                     {"ramp_to": "400/s", "for": "2s"},
-                    {
-                        "sine": {
-                            "mean": "300/s",
-                            "amplitude": "200/s",
-                            "period": "1s",
-                        },
-                        "for": "2s",
-                    },
+                    {"ramp_to": "200/s", "for": "2s"},
                 ],
             },
             "operations": [{"search": found}],

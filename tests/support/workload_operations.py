@@ -76,7 +76,7 @@ def reads() -> list[Operation]:
             "name": "time_between",
             **search(
                 "(uid=[timestamp:min=20200101000000Z:max=20201231235959.999Z"
-                ":format=yyyy-MM-dd'T'HH.mm.ss.SSSX])"
+                ":format=milliseconds])"
             ),
         },
         {"name": "bracket", **search("(uid=[[0-9]])")},

@@ -17,9 +17,6 @@ ldif_source_is_plain(const struct slam_value_source *source)
     switch (source->kind) {
     case SLAM_VALUE_STRING:
         return slam_text_is_plain(source->data, source->data_len);
-    case SLAM_VALUE_TIMESTAMP:
-        return source->step != SLAM_TIMESTAMP_TEXT ||
-               slam_text_is_plain(source->data, source->data_len);
     case SLAM_VALUE_LIST:
         for (uint64_t i = 0; i < source->members; i++) {
             const struct slam_choice *choice = &source->prepared.choices[i];

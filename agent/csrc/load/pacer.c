@@ -6,35 +6,21 @@
 #include <float.h>
 #include <math.h>
 
-#define TWO_PI 6.283185307179586476925286766559
-
 static double
 segment_arrivals(const struct slam_rate_segment *s, double t)
 {
-    if (s->kind == SLAM_RATE_SINE) {
-        /* 1 - cos(2 y) = 2 sin(y)^2, without cancellation near the zeros */
-        double sine = sin(TWO_PI / 2 * fmod(t / s->c, 1.0));
-
-        return s->a * t + s->b * s->c * (2 * sine * sine) / TWO_PI;
-    }
     return s->a * t + (s->b - s->a) / (double)s->duration_ns * t * (t / 2);
 }
 
 static const char *
 segment_fault(const struct slam_rate_segment *s)
 {
-    if (s->kind != SLAM_RATE_LINEAR && s->kind != SLAM_RATE_SINE)
-        return "unknown kind";
     if (s->duration_ns == 0 || s->duration_ns > SLAM_RATE_FOR_EVER)
         return "its duration must be 1 to 2^62 ns";
     if (!(s->a >= 0 && s->a <= 1))
         return "its rate must be 0 to 1 per ns";
-    if (s->kind == SLAM_RATE_LINEAR && !(s->b >= 0 && s->b <= 1))
+    if (!(s->b >= 0 && s->b <= 1))
         return "its last rate must be 0 to 1 per ns";
-    if (s->kind == SLAM_RATE_SINE && !(fabs(s->b) <= s->a))
-        return "its amplitude must not be above its mean";
-    if (s->kind == SLAM_RATE_SINE && !(s->c >= 1 && s->c <= 0x1p62))
-        return "its period must be 1 to 2^62 ns";
     return NULL;
 }
 
@@ -74,12 +60,8 @@ slam_rate_profile_peak(const struct slam_rate_segment *segments, size_t count)
 {
     double peak = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const struct slam_rate_segment *s = &segments[i];
-
-        peak = fmax(peak,
-                    s->kind == SLAM_RATE_SINE ? s->a + fabs(s->b) : fmax(s->a, s->b));
-    }
+    for (size_t i = 0; i < count; i++)
+        peak = fmax(peak, fmax(segments[i].a, segments[i].b));
     return peak;
 }
 
@@ -100,7 +82,7 @@ slam_rate_profile_arrivals(const struct slam_rate_segment *segments, size_t coun
  * that neither cancels nor divides by zero when a or g is small. n > 0 implies a > 0 or
  * g > 0. */
 static double
-linear_inverse(const struct slam_rate_segment *s, double n)
+inverse(const struct slam_rate_segment *s, double n)
 {
     double g = (s->b - s->a) / (double)s->duration_ns;
     double discriminant = s->a * s->a + 2 * g * n;
@@ -108,37 +90,6 @@ linear_inverse(const struct slam_rate_segment *s, double n)
     if (n <= 0)
         return 0;
     return 2 * n / (s->a + sqrt(discriminant > 0 ? discriminant : 0));
-}
-
-/* Within one period N is increasing: Newton's steps, and a bisection of the bracket
- * where a step would leave it (the rate is nearly zero there). */
-static double
-sine_inverse(const struct slam_rate_segment *s, double n)
-{
-    double periods = floor(n / (s->a * s->c));
-    double rest = n - periods * s->a * s->c;
-    double low = 0, high = s->c;
-    double t = rest / s->a;
-
-    for (int i = 0; i < 64; i++) {
-        double excess, rate, next;
-
-        if (!(t > low && t < high))
-            t = low + (high - low) / 2;
-        excess = segment_arrivals(s, t) - rest;
-        if (excess > 0)
-            high = t;
-        else
-            low = t;
-        rate = s->a + s->b * sin(TWO_PI * t / s->c);
-        next = rate > 0 ? t - excess / rate : low;
-        if (fabs(next - t) < 0.01 || high - low < 0.01) {
-            t = next;
-            break;
-        }
-        t = next;
-    }
-    return periods * s->c + fmin(fmax(t, low), high);
 }
 
 /* N^-1(x), or SLAM_PACER_NONE. x does not decrease from call to call. */
@@ -157,7 +108,7 @@ due_ns(struct slam_pacer *p, double x)
     }
     s = &p->segments[p->segment];
     x -= s->first;
-    t = s->kind == SLAM_RATE_SINE ? sine_inverse(s, x) : linear_inverse(s, x);
+    t = inverse(s, x);
     if (t >= (double)s->duration_ns)
         return s->start_ns + s->duration_ns;
     return s->start_ns + (uint64_t)(t + 0.5);

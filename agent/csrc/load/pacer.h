@@ -5,10 +5,8 @@
  * of its rate. It consists of segments, one after the other; with t from the segment's
  * start and N0 the arrivals before it,
  *
- *     linear   rate a + (b - a) t / T
- *              N(t) = N0 + a t + (b - a) t^2 / (2 T)
- *     sine     rate a + b sin(2 pi t / c), |b| <= a
- *              N(t) = N0 + a t + b c (1 - cos(2 pi t / c)) / (2 pi)
+ *     rate a + (b - a) t / T
+ *     N(t) = N0 + a t + (b - a) t^2 / (2 T)
  *
  * The run's arrivals are one sequence, cut exactly over the workers of all agents that
  * carry the stream (partition.h). Arrival x is due
@@ -31,8 +29,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum slam_rate_kind { SLAM_RATE_LINEAR = 0, SLAM_RATE_SINE = 1 };
-
 enum slam_arrivals {
     SLAM_ARRIVALS_CONSTANT = 0,
     SLAM_ARRIVALS_POISSON = 1,
@@ -43,11 +39,9 @@ enum slam_arrivals {
 #define SLAM_PACER_NONE UINT64_MAX
 
 struct slam_rate_segment {
-    enum slam_rate_kind kind;
     uint64_t duration_ns; /* T */
     double a;             /* events per ns of the whole run */
     double b;
-    double c; /* sine: the period in ns */
     /* slam_rate_profile_prepare: */
     uint64_t start_ns; /* after T0 */
     double first;      /* N at the segment's start and end */

@@ -127,10 +127,8 @@ static const struct slam_py_row connection_rows[] = {
 
 #undef ROWS_OF
 #define ROWS_OF struct slam_rate_segment
-static const struct slam_py_row segment_rows[] = {
-    ROW(UNSIGNED, kind), ROW(UNSIGNED, duration_ns),
-    ROW(DOUBLE, a),      ROW(DOUBLE, b),
-    ROW(DOUBLE, c),      END};
+static const struct slam_py_row segment_rows[] = {ROW(UNSIGNED, duration_ns),
+                                                  ROW(DOUBLE, a), ROW(DOUBLE, b), END};
 
 static const char *const load_models[] = {"closed", "open", NULL};
 static const char *const processes[] = {"constant", "poisson", "uniform", NULL};

@@ -218,43 +218,31 @@ civil_date(int64_t day, uint64_t *year, uint64_t *month, uint64_t *day_of_month)
     *year = era * 400 + year_of_era + (*month <= 2);
 }
 
+/* 20180102030405.678Z */
 static uint8_t *
-put_date(int64_t ms, const uint8_t *format, size_t format_len, uint8_t *at)
+put_generalized(int64_t ms, uint8_t *at)
 {
-    static const char letters[] = "YmdHMSL";
     const int64_t ms_per_day = 86400000;
     int64_t day = ms / ms_per_day - (ms % ms_per_day < 0);
     uint64_t of_day = (uint64_t)(ms - day * ms_per_day);
-    uint64_t fields[] = {0,
-                         0,
-                         0,
-                         of_day / 3600000,
-                         of_day / 60000 % 60,
-                         of_day / 1000 % 60,
-                         of_day % 1000};
+    uint64_t year, month, day_of_month;
 
-    civil_date(day, &fields[0], &fields[1], &fields[2]);
-    for (size_t i = 0; i < format_len; i++) {
-        const char *letter = NULL;
-
-        if (format[i] == '%' && i + 1 < format_len)
-            letter = memchr(letters, format[++i], sizeof(letters) - 1);
-        if (letter)
-            at = slam_text_put_number(fields[letter - letters],
-                                      *letter == 'Y'   ? 4
-                                      : *letter == 'L' ? 3
-                                                       : 2,
-                                      at);
-        else
-            *at++ = format[i];
-    }
+    civil_date(day, &year, &month, &day_of_month);
+    at = slam_text_put_number(year, 4, at);
+    at = slam_text_put_number(month, 2, at);
+    at = slam_text_put_number(day_of_month, 2, at);
+    at = slam_text_put_number(of_day / 3600000, 2, at);
+    at = slam_text_put_number(of_day / 60000 % 60, 2, at);
+    at = slam_text_put_number(of_day / 1000 % 60, 2, at);
+    *at++ = '.';
+    at = slam_text_put_number(of_day % 1000, 3, at);
+    *at++ = 'Z';
     return at;
 }
 
 static uint8_t *
 put_timestamp(const struct slam_value_source *src, struct slam_rng *rng, uint8_t *at)
 {
-    static const uint8_t generalized[] = "%Y%m%d%H%M%S.%LZ";
     int64_t ms;
 
     if (src->lo == 0 && src->hi == 0)
@@ -266,10 +254,8 @@ put_timestamp(const struct slam_value_source *src, struct slam_rng *rng, uint8_t
         return put_number(ms, 0, at);
     case SLAM_TIMESTAMP_SECONDS:
         return put_number(ms / 1000 - (ms % 1000 < 0), 0, at);
-    case SLAM_TIMESTAMP_TEXT:
-        return put_date(ms, src->data, src->data_len, at);
     default:
-        return put_date(ms, generalized, sizeof(generalized) - 1, at);
+        return put_generalized(ms, at);
     }
 }
 
@@ -477,13 +463,6 @@ prepare_timestamp(struct slam_value_source *src, char *err)
     case SLAM_TIMESTAMP_MILLISECONDS:
     case SLAM_TIMESTAMP_SECONDS:
         src->max_len = sizeof("-62135596800000") - 1;
-        return SLAM_OK;
-    case SLAM_TIMESTAMP_TEXT:
-        if (src->data_len < 1 || src->data_len > SLAM_VALUE_MAX_LEN / 2)
-            return slam_fail(err, SLAM_EINVAL,
-                             "a time's format has 1 to %u bytes, got %zu",
-                             SLAM_VALUE_MAX_LEN / 2, src->data_len);
-        src->max_len = 2 * src->data_len; /* two bytes make at most four: %Y */
         return SLAM_OK;
     default:
         return slam_fail(err, SLAM_EINVAL, "unknown format %" PRId64 " of times",

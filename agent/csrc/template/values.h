@@ -41,8 +41,7 @@ enum slam_value_kind {
 enum slam_timestamp_format {
     SLAM_TIMESTAMP_GENERALIZED = 0,  /* 20180102030405.678Z (RFC 4517 3.3.13) */
     SLAM_TIMESTAMP_MILLISECONDS = 1, /* after 1970 */
-    SLAM_TIMESTAMP_SECONDS = 2,
-    SLAM_TIMESTAMP_TEXT = 3 /* data, in it %Y %m %d %H %M %S %L (ms) and %% */
+    SLAM_TIMESTAMP_SECONDS = 2
 };
 
 #define SLAM_VALUE_MAX_LEN 65536u /* longest text that a source may emit */

@@ -7,7 +7,7 @@
  *   check PROGRAM COUNT …                   the same; "ok" after one request was made
  * of it within the bounds that it has, or why not variable NUMBER TEXT seed N
  *   text|encode FIRST STEP COUNT TOTAL N    N draws of a partition: one line of hex
- * each profile COUNT, then COUNT times KIND DURATION A B C pace ARRIVALS LIMIT FIRST
+ * each profile COUNT, then COUNT times DURATION A B pace ARRIVALS LIMIT FIRST
  * STEP COUNT TOTAL N UNTIL   times of at most N arrivals before UNTIL; then "end"
  *   expect T                                N(t) of the profile
  */
@@ -183,11 +183,9 @@ read_profile(void)
     if (segment_count > SEGMENTS_MAX)
         fail("too many segments");
     for (size_t i = 0; i < segment_count; i++) {
-        segments[i].kind = (enum slam_rate_kind)read_number();
         segments[i].duration_ns = read_number();
         segments[i].a = read_real();
         segments[i].b = read_real();
-        segments[i].c = read_real();
     }
     if (slam_rate_profile_prepare(segments, segment_count, err) != 0)
         fail(err);

@@ -83,7 +83,7 @@ start_responder(const struct slam_delay *delay)
 
 /* 2000 arrivals per second, for ever */
 static const struct slam_rate_segment steady = {
-    .kind = SLAM_RATE_LINEAR, .duration_ns = SLAM_RATE_FOR_EVER, .a = 2e-6, .b = 2e-6};
+    .duration_ns = SLAM_RATE_FOR_EVER, .a = 2e-6, .b = 2e-6};
 
 static struct slam_stream_settings
 stream_config(bool open)

@@ -120,23 +120,15 @@ test_unequal_poisson_workers_have_the_rates_of_their_connections(void)
     }
 }
 
-/* Ramps up, down, steps, pauses, and sines with rates that touch zero. */
+/* Ramps up, down, steps and pauses. */
 static struct slam_rate_segment every_shape[] = {
     {.duration_ns = S(1), .a = 0, .b = 0},
     {.duration_ns = S(2), .a = 0, .b = PER_S(1000)},
     {.duration_ns = S(1.5), .a = PER_S(1000), .b = PER_S(1000)},
     {.duration_ns = S(1), .a = PER_S(333), .b = PER_S(333)},
-    {.kind = SLAM_RATE_SINE,
-     .duration_ns = S(5.3),
-     .a = PER_S(500),
-     .b = PER_S(400),
-     .c = 1.7e9},
+    {.duration_ns = S(5.3), .a = PER_S(900), .b = PER_S(100)},
     {.duration_ns = S(0.25), .a = 0, .b = 0},
-    {.kind = SLAM_RATE_SINE,
-     .duration_ns = S(3),
-     .a = PER_S(200),
-     .b = PER_S(-200),
-     .c = 0.9e9},
+    {.duration_ns = S(3), .a = PER_S(200), .b = 0},
     {.duration_ns = S(2), .a = PER_S(700), .b = 0},
 };
 
@@ -293,16 +285,13 @@ test_bad_profile_is_refused_with_the_reason(void)
         struct slam_rate_segment s;
         const char *reason;
     } cases[] = {
-        {{.kind = (enum slam_rate_kind)2, .duration_ns = 1}, "unknown kind"},
         {{.duration_ns = 0}, "duration"},
         {{.duration_ns = SLAM_RATE_FOR_EVER + 1}, "duration"},
         {{.duration_ns = 1, .a = -1e-9}, "rate"},
         {{.duration_ns = 1, .a = NAN}, "rate"},
         {{.duration_ns = 1, .a = 2}, "rate"},
         {{.duration_ns = 1, .b = -1e-9}, "last rate"},
-        {{.kind = SLAM_RATE_SINE, .duration_ns = 1, .a = .1, .b = .2, .c = 9}, "mean"},
-        {{.kind = SLAM_RATE_SINE, .duration_ns = 1, .a = .1, .b = NAN, .c = 9}, "mean"},
-        {{.kind = SLAM_RATE_SINE, .duration_ns = 1, .a = .1, .b = .1}, "period"},
+        {{.duration_ns = 1, .a = .1, .b = NAN}, "last rate"},
     };
     struct slam_rate_segment late[] = {
         {.duration_ns = SLAM_RATE_FOR_EVER}, {.duration_ns = 1}, {.duration_ns = 1}};

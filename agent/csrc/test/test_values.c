@@ -271,7 +271,6 @@ test_times_are_written_in_their_format(void)
         {1514862245678, SLAM_TIMESTAMP_GENERALIZED, "20180102030405.678Z"},
         {1514862245678, SLAM_TIMESTAMP_MILLISECONDS, "1514862245678"},
         {1514862245678, SLAM_TIMESTAMP_SECONDS, "1514862245"},
-        {1514862245678, SLAM_TIMESTAMP_TEXT, "2018-01-02 03:04:05.678 100%"},
         {-1, SLAM_TIMESTAMP_GENERALIZED, "19691231235959.999Z"},
         {-1, SLAM_TIMESTAMP_SECONDS, "-1"},
         {951782400000, SLAM_TIMESTAMP_GENERALIZED, "20000229000000.000Z"},
@@ -280,16 +279,13 @@ test_times_are_written_in_their_format(void)
         {4107542399999, SLAM_TIMESTAMP_GENERALIZED, "21000228235959.999Z"},
         {4107542400000, SLAM_TIMESTAMP_GENERALIZED, "21000301000000.000Z"},
     };
-    static const char format[] = "%Y-%m-%d %H:%M:%S.%L 100%%";
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct slam_value_source src =
             prepared((struct slam_value_source){.kind = SLAM_VALUE_TIMESTAMP,
                                                 .lo = cases[i].ms,
                                                 .hi = cases[i].ms,
-                                                .step = cases[i].format,
-                                                .data = (const uint8_t *)format,
-                                                .data_len = sizeof(format) - 1});
+                                                .step = cases[i].format});
 
         CHECK(strcmp(next(&src, NULL), cases[i].text) == 0);
         slam_value_source_release(&src);

@@ -47,7 +47,7 @@ def test_repeats_are_compared_with_repeats(
     assert {"throughput", "mean", "p50", "p99"} < {name for _, name in findings}
     assert findings["readers.search", "p50"]["sample"] == "runs"
     assert compare(store, *sides) == ExitCode.PASS
-    assert "p50 of readers.search" in capsys.readouterr().out
+    assert "readers.search, against A" in capsys.readouterr().out
 
 
 def test_a_side_without_a_valid_run_has_an_exit_code(

@@ -99,10 +99,9 @@ def test_other_patterns_stand_for_no_rdn(text: str) -> None:
         parse_dn(text, {"who": 0})
 
 
-@pytest.mark.parametrize("kind", ["random:3:a,b", "timestamp:format=dd+MM"])
-def test_pattern_that_draws_what_needs_escaping_is_refused(kind: str) -> None:
+def test_pattern_that_draws_what_needs_escaping_is_refused() -> None:
     with pytest.raises(Fault, match="cannot be drawn into a DN unescaped"):
-        parse_dn(f"cn=[{kind}],dc=com")
+        parse_dn("cn=[random:3:a,b],dc=com")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,6 @@ def test_one_section_is_described_with_those_inside_it() -> None:
     assert titles == [
         "streams[].load",
         "streams[].load.stages[]",
-        "streams[].load.stages[].sine",
         "streams[].load.stages",
         "streams[].load.trace",
         "streams[].load.trace.binds",

@@ -109,7 +109,7 @@ streams:
     options: {base: "dc=b", filter: "(cn=[0-9])", password: p, unbind: true}
   - name: waves
     target: supplier
-    load: {stages: [{sine: {mean: 9/s, amplitude: 9/s, period: 3s}, for: 9s}]}
+    load: {stages: [{ramp_to: 9/s, for: 9s}]}
     type: burst
     options: {base: "dc=b"}
 thresholds: ["mix.session-search.errors < 1%", "logins.bind.errors < 1%"]

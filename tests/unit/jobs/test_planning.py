@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -165,17 +164,6 @@ def due(load: str, start_s: int, end_s: int, *more: str) -> float | None:
         # the first ramp begins at zero, and the last rate holds
         ("stages: [{ramp_to: 300/s, for: 5s}]", 0, 750 + 1500),
         ("stages: [{rate: 100/s, for: 2s}, {rate: 0/s, for: 1s}]", 50, 200),
-        # 200 + 100 sin: whole turns have the mean, half a turn 100 T / pi more
-        (
-            "stages: [{sine: {mean: 200/s, amplitude: 100/s, period: 5s}, for: 10s}]",
-            100,
-            2000,
-        ),
-        (
-            "stages: [{sine: {mean: 200/s, amplitude: 100/s, period: 20s}, for: 10s}]",
-            100,
-            2000 + 100 * 20 / math.pi,
-        ),
     ],
 )
 def test_planned_arrivals_are_those_of_the_rate(

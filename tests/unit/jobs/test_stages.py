@@ -21,7 +21,6 @@ from ldapslam.jobs.rates.profile import (
     hold,
     peak_rate,
     ramp,
-    sine,
 )
 from support.profiles import rate_at
 
@@ -56,17 +55,16 @@ def profile_of(load: str, *overrides: str, files: Any = None) -> Profile:
 
 def test_stages_follow_one_another_over_the_measure_phase() -> None:
     stages = (
-        "{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}, "
-        "{sine: {mean: 200/s, amplitude: 50/s, period: 4s}, for: 10s}"
+        "{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}, {ramp_to: 200/s, for: 10s}"
     )
     profile = profile_of(f"{{stages: [{stages}]}}")
     assert profile[:4] == (
         ramp(0, 100 / S, 2 * S),
         hold(100 / S, 8 * S),
         ramp(100 / S, 300 / S, 5 * S),
-        sine(200 / S, 50 / S, 4 * S, 10 * S),
+        ramp(300 / S, 200 / S, 10 * S),
     )
-    # two and a half swings end where they began; the last rate holds
+    # the last rate holds
     assert rate_at(profile, 26 * S) == pytest.approx(200 / S)
 
 

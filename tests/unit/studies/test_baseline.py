@@ -22,7 +22,6 @@ from ldapslam.studies.baseline import (
     baseline_tables,
     left_out,
     load_baseline,
-    promoted,
     refusal,
     save_baseline,
 )
@@ -267,14 +266,10 @@ def test_settings_that_nobody_read_are_not_known_and_not_equal(
     assert seen.unknown(now_seen) == {}
 
 
-def test_a_promotion_remembers_what_was_before(summary: Summary) -> None:
-    first = made(runs(summary))
-    second = promoted(first, made(runs(summary, 6)))
-    third = promoted(second, made(runs(summary, 7)))
-    assert len(third.runs) == 7
-    assert [one.figures for one in third.earlier] == [first.means(), second.means()]
-    figures, facts = baseline_tables(third)
-    assert len(figures.rows) == 3 * sum(map(len, first.means().values()))
+def test_a_baseline_is_shown_by_its_figures_and_its_making(summary: Summary) -> None:
+    saved = made(runs(summary))
+    figures, facts = baseline_tables(saved)
+    assert len(figures.rows) == sum(map(len, saved.means().values()))
     assert facts.rows
 
 
@@ -434,7 +429,7 @@ def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
         ended="the answer is clear",
         seed=1,
         each_s=3.0,
-        baseline=promoted(baseline, baseline),
+        baseline=baseline,
         differences=[("server 1 · settings · olcThreads", "16", "4")],
         unknown={"server 2 · settings": NOT_READ},
     )
@@ -445,7 +440,7 @@ def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
     assert "same server 2 · settings (could not be read)" in content.cautions[-1]
     assert OLD not in answer.sides
     names = [one.name for one in content.sections]
-    assert names == ["changes", "differences", "promotions", "runs"]
+    assert names == ["changes", "differences", "runs"]
     found = gate_json(answer)
     runs = [
         one.model_copy(update={"t0_utc": f"2026-11-0{1 + number % 3}T08:00:00+00:00"})
@@ -453,7 +448,6 @@ def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
     ]
     of_days = baseline.model_copy(update={"runs": tuple(runs)})
     assert len(gate_document(replace(answer, baseline=of_days)).cautions) == 3
-    assert found["baseline"]["promotions"] == 1
     assert found["differences"] == [
         {"fact": "server 1 · settings · olcThreads", "was": "16", "is": "4"}
     ]
