@@ -25,20 +25,19 @@ from ldapslam.reports.comparing.making import (
     instead_of,
     shows_before,
 )
-from ldapslam.reports.comparing.readings import (
+from ldapslam.reports.document import Table, column, number, table
+from ldapslam.reports.figures import (
     METRICS,
-    Metric,
+    Figure,
+    Key,
     Readings,
     keys_of,
     metric_of,
     readings_of,
 )
-from ldapslam.reports.document import Table, column, number, table
-from ldapslam.reports.figures import Figure
 from ldapslam.reports.model import Summary
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
-from ldapslam.studies.gate import Key, mean_of_runs
-from ldapslam.studies.report import figure_text
+from ldapslam.reports.typeset import NOTHING
+from ldapslam.studies.gate import mean_of_runs
 
 SCHEMA = "ldapslam-baseline/1"
 #: Runs of a baseline: fewer do not show what varies from run to run.
@@ -258,10 +257,10 @@ def baseline_of(
             BaselineRun(
                 run_id=one.run.run_id,
                 t0_utc=one.run.t0_utc or "",
-                figures=figures_of(readings_of(one)),
+                figures=figures_of(readings_of(one.figures)),
                 requests={
                     title: figure.sample
-                    for (title, metric), figure in readings_of(one).items()
+                    for (title, metric), figure in readings_of(one.figures).items()
                     if metric.name == "errors"
                 },
                 other_cpu_share=other_cpu_shares.get(one.run.run_id),
@@ -320,7 +319,7 @@ def baseline_tables(of: Baseline) -> tuple[Table, ...]:
             column("by", lambda row: row[0].saved_by),
             column("Operation", lambda row: row[1]),
             column("Metric", lambda row: row[2].title),
-            number("mean", lambda row: _text(row[2], row[3])),
+            number("mean", lambda row: row[2].text(row[3])),
         ),
         table(
             "baseline-facts",
@@ -330,10 +329,6 @@ def baseline_tables(of: Baseline) -> tuple[Table, ...]:
             column("is", lambda row: row[1] or NOTHING),
         ),
     )
-
-
-def _text(metric: Metric, value: float | None) -> str:
-    return NOT_AVAILABLE if value is None else figure_text(value * metric.scale)
 
 
 def figures_of(readings: Readings) -> dict[str, dict[str, float | None]]:

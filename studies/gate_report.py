@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
 from ldapslam.reports.charts.badge import badge
-from ldapslam.reports.comparing.readings import Metric, Readings
 from ldapslam.reports.comparing.sequential import FEWEST_DAYS
 from ldapslam.reports.document import (
     BAD,
@@ -30,6 +29,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import Key, Metric, Readings
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -48,13 +48,12 @@ from ldapslam.studies.gate import (
     REGRESSION,
     Answer,
     JudgedFigure,
-    Key,
     Made,
     Rehearsed,
     joint_answer,
 )
 from ldapslam.studies.gate_facts import About, gate_facts
-from ldapslam.studies.report import figure_text, latest, write_reports
+from ldapslam.studies.report import latest, write_reports
 
 SCHEMA = "ldapslam-gate/1"
 #: Verdict of a run that is INVALID only as it is too short for its thresholds.
@@ -618,7 +617,7 @@ def _promotions(answer: GateAnswer) -> Table:
         rows,
         column("Operation", lambda row: row[0].operation),
         column("Metric", lambda row: row[0].metric.title),
-        number("then", lambda row: figure_text(row[1] * row[0].metric.scale)),
+        number("then", lambda row: row[0].metric.text(row[1])),
         number("now", lambda row: _value(row[0], row[0].new)),
         number("change", since),
         notes=(
@@ -666,7 +665,7 @@ def _found_by(one: Rehearsed) -> str:
 def _value(one: JudgedFigure, value: float | None) -> Cell:
     if value is None:
         return Cell(NOT_AVAILABLE, MUTED, one.needs)
-    return Cell(figure_text(value * one.metric.scale))
+    return Cell(one.metric.text(value))
 
 
 def _change_cell(one: JudgedFigure) -> Cell:
@@ -744,7 +743,7 @@ def _figure_of_run(metric: Metric) -> Field[_Row]:
         reading = row.readings.get((row.operation, metric))
         if reading is None or reading.value is None:
             return Cell(NOT_AVAILABLE, MUTED, reading.needs if reading else "")
-        return Cell(figure_text(reading.value * metric.scale))
+        return Cell(metric.text(reading.value))
 
     return number(metric.title, value)
 

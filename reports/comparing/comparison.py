@@ -24,13 +24,13 @@ from ldapslam.reports.comparing.change import (
     ratio_of_estimates,
     ratio_of_means,
 )
-from ldapslam.reports.comparing.readings import (
+from ldapslam.reports.figures import (
+    Figure,
     Metric,
     Readings,
     keys_of,
     readings_of,
 )
-from ldapslam.reports.figures import Figure
 from ldapslam.reports.many_tests import holm
 from ldapslam.reports.model import Summary
 from ldapslam.reports.uncertainty import Estimate
@@ -130,7 +130,11 @@ def compare_sides(
         if not run.is_judged or (run.verdict == "INVALID" and not include_invalid)
     )
     readings = [
-        [readings_of(run) for run in side.runs if run.run.run_id not in excluded]
+        [
+            readings_of(run.figures)
+            for run in side.runs
+            if run.run.run_id not in excluded
+        ]
         for side in sides
     ]
     keys = keys_of([run for side in readings for run in side])

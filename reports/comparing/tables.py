@@ -20,7 +20,6 @@ from ldapslam.reports.comparing.comparison import (
     Value,
 )
 from ldapslam.reports.comparing.making import Facts, differences_of
-from ldapslam.reports.comparing.readings import Metric
 from ldapslam.reports.document import (
     BAD,
     CAUTION,
@@ -32,6 +31,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import Metric
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.bulk_imports import compared
@@ -251,18 +251,11 @@ def _figures_of(title: str, rows: Sequence[_Row]) -> Table:
 def _value(metric: Metric, value: Value) -> Cell:
     if value.value is None:
         return Cell(NOT_AVAILABLE, MUTED)
-    text = _figure(value.value * metric.scale)
+    text = metric.text(value.value)
     if value.interval is None:
         return Cell(text)
-    low, high = (_figure(end * metric.scale) for end in value.interval[1:])
+    low, high = map(metric.text, value.interval[1:])
     return Cell(f"{text} ({low} to {high})")
-
-
-def _figure(value: float) -> str:
-    """Four figures, and all digits before the point."""
-    if value == 0 or not math.isfinite(value):
-        return decimal(value, 0)
-    return decimal(value, max(0, 3 - math.floor(math.log10(abs(value)))))
 
 
 def _change(finding: Finding | None) -> Cell | str:

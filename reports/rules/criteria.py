@@ -130,7 +130,7 @@ def _judge(
 ) -> ThresholdResult:
     found: dict[str, Judged] = {}
     for figure in figures:
-        of = figure.stream if figure.operation == "*" else ".".join(figure.place)
+        of = figure.title
         if threshold.hold_ns:
             found[of] = _judge_hold(threshold, figure.place, evidence, blamed)
         elif threshold.per:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ldapslam.reports.comparing.readings import metric_of
-from ldapslam.reports.figures import Figure, figures_json
+from ldapslam.reports.figures import Figure, figures_json, metric_of
 from ldapslam.reports.uncertainty import Estimate
 
 

@@ -75,8 +75,9 @@ def test_invalid_runs_are_repeated_up_to_the_limit(tmp_path: Path) -> None:
     (point,) = answer.points
     assert (answer.verdict, answer.missing, point.verdict) == ("INVALID", 1, "FAIL")
     # only valid runs count
-    assert point.operations["s.search"]["throughput_per_s"].values == (101.0, 103.0)
-    assert "response_time_p99_us" not in point.operations["s.search"]
+    assert point.operations == ("s.search",)
+    assert point.figures["s.search.throughput"].values == (101.0, 103.0)
+    assert "s.search.response_time.p99" not in point.figures
     assert point.runs[-1].ended.error == "target 'ldap://x' cannot be reached"
 
 
