@@ -305,7 +305,7 @@ def _of_times(
             values[statistic],
             sample=times.sample,
             unanswered=times.unanswered,
-            needs="" if values[statistic] is not None else _lacks(times, statistic),
+            needs="" if values[statistic] is not None else times.needs(statistic),
         )
 
 
@@ -358,16 +358,6 @@ def _with_interval(figure: Figure, times: Distribution, batches: int) -> Figure:
     return replace(figure, interval=Estimate(value, low, high), batches=batches)
 
 
-def _lacks(times: Distribution, statistic: str) -> str:
-    """What a statistic of times needs that is not known."""
-    if times.unanswered:
-        return "an answer to each request that it depends on"
-    if statistic in PERCENTILES and times.sample:
-        needed = samples_needed(PERCENTILES[statistic])
-        return f"{needed:,} requests (it has {times.sample:,})"
-    return "successful requests"
-
-
 def combined(figures: Sequence[Figure]) -> float | None:
     """Return the value of several figures of one metric together: rates and counts are
     added up, means and shares are those of all their requests, of times until a count
@@ -389,6 +379,17 @@ def combined(figures: Sequence[Figure]) -> float | None:
     return None
 
 
+def key_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
+    """Return name -> value of the figures of operations that a message about the run
+    has."""
+    metrics = [METRICS[name] for name in ("throughput", "errors", "p50", "p99")]
+    return {
+        one.name: _rounded(one.value)
+        for (_, metric), one in readings_of(figures).items()
+        if metric in metrics
+    }
+
+
 def figures_json(figures: Iterable[Figure]) -> dict[str, dict[str, object]]:
     """The part `figures` of result.json, by name. A figure without a value and without
     a sample is left out."""
@@ -396,6 +397,7 @@ def figures_json(figures: Iterable[Figure]) -> dict[str, dict[str, object]]:
         one.name: {
             "value": _rounded(one.value),
             **({"sample": one.sample} if one.sample else {}),
+            **({"unanswered": one.unanswered} if one.unanswered else {}),
             **(
                 {"ci95": [_rounded(end) for end in one.interval[1:]]}
                 if one.interval
@@ -416,6 +418,7 @@ def figures_in(result: Mapping[str, Any]) -> list[Figure]:
             one["value"],
             Estimate(one["value"], *one["ci95"]) if "ci95" in one else None,
             sample=one.get("sample", 0),
+            unanswered=one.get("unanswered", 0),
             needs=one.get("needs", ""),
         )
         for name, one in result.get("figures", {}).items()

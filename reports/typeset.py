@@ -199,7 +199,7 @@ def statistic_cell(times: Distribution, name: str) -> Cell:
     if not times.sample:
         return Cell(NOTHING, MUTED, "no values")
     if name in PERCENTILES or times.unanswered or times.overflow:
-        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
+        return Cell(NOT_AVAILABLE, MUTED, grouped(f"needs {times.needs(name)}"))
     return Cell(NOTHING, MUTED)
 
 
