@@ -48,6 +48,8 @@ _SHOWN = {
     "1": ("requests", 1.0),
 }
 _IN_SECONDS = ("s", 1e-6)
+#: Place, value, and the ends of its interval; None where there is none.
+Point: TypeAlias = tuple[float, float, float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ class Metric:
     def shown(self, value: float) -> float:
         """Return a value in the unit of `title`."""
         return value * self._shown[1]
+
+    def point(self, at: float, value: float, interval: Estimate | None) -> Point:
+        """Return a value with its interval for a chart, in the unit of `title`."""
+        low, high = map(self.shown, interval[1:]) if interval else (None, None)
+        return at, self.shown(value), low, high
 
     def text(self, value: float | None) -> str:
         """Return a value in the unit of `title`, for people."""

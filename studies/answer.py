@@ -2,41 +2,36 @@
 """What a study found: for each point, what its valid runs have in common.
 
 A point's figure is the mean over its valid runs; its 95 % interval is Student's t over
-the same runs, so that it includes the variation between runs. A single run has none.
+the same runs, so that it includes the variation between runs. Neither a single run nor
+runs with one value have an interval.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from scipy import special
+import numpy as np
 
+from ldapslam.reports.comparing.change import Measured, mean_of
 from ldapslam.reports.figures import figures_in, readings_of
 from ldapslam.studies.figures import Column
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Ended, Journal
 from ldapslam.studies.study_file import Study, Value
 
-LEVEL = 0.95
-
 #: Metrics that an answer has of every operation.
 _METRICS = ("throughput", "goodput", "errors", "response_time", "elapsed")
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over runs."""
+@dataclass(frozen=True, slots=True)
+class Mean(Measured):
+    """A figure that all runs have."""
 
-    mean: float
-    #: The 95 % interval; None of a single run.
-    low: float | None
-    high: float | None
-    #: Each run's value.
-    values: tuple[float, ...]
+    value: float
+    of_runs: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class PointAnswer:
     runs: tuple[Run, ...]
 
     @cached_property
-    def figures(self) -> Mapping[str, Estimate]:
+    def figures(self) -> Mapping[str, Mean]:
         """Name, as of a run -> estimate of the values that all valid runs have: a mean
         over some of the runs would be biased."""
         estimates = {}
@@ -148,15 +143,13 @@ def _run(study: Study, journal: Journal, ended: Ended) -> Run:
     )
 
 
-def estimate_of(values: Sequence[float]) -> Estimate:
+def estimate_of(values: Sequence[float]) -> Mean:
     """Mean with Student's t interval; `values` has one of each run, at least one."""
-    n, mean = len(values), math.fsum(values) / len(values)
-    if n < 2:
-        return Estimate(mean, None, None, tuple(values))
-    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (n - 1))
-    half = float(special.stdtrit(n - 1, (1 + LEVEL) / 2)) * spread / math.sqrt(n)
+    found = mean_of(np.array(values), is_ratio=False)
+    if found is None:
+        return Mean(values[0], None, tuple(values))
     # none of the metrics can be negative
-    return Estimate(mean, max(mean - half, 0.0), mean + half, tuple(values))
+    return Mean(found.value, found._replace(low=max(found.low, 0.0)), tuple(values))
 
 
 def curve(

@@ -466,19 +466,18 @@ def _lines(answer: CapacityAnswer, metric: Metric) -> list[Line]:
             (title, True, False),
             (f"{title}, confirming", False, True),
         ):
-            marks: list[tuple[float, float, float | None, float | None]] = []
-            failed = []
-            for one in valid:
-                figure = one.readings.get((title, metric))
-                if one.probe.is_confirmation != is_confirmation or figure is None:
-                    continue
-                if figure.value is not None:
-                    ends = figure.interval[1:] if figure.interval else ()
-                    low, high = map(metric.shown, ends) if ends else (None, None)
-                    marks.append(
-                        (one.probe.load, metric.shown(figure.value), low, high)
-                    )
-                    failed.append(one.probe.verdict == FAIL)
-            if marks:
+            shown = [
+                (one, figure)
+                for one in valid
+                if one.probe.is_confirmation == is_confirmation
+                and (figure := one.readings.get((title, metric)))
+                and figure.value is not None
+            ]
+            if shown:
+                marks = [
+                    metric.point(run.probe.load, one.value or 0.0, one.interval)
+                    for run, one in shown
+                ]
+                failed = [run.probe.verdict == FAIL for run, _ in shown]
                 lines.append(Line(label, marks, is_joined, failed))
     return lines

@@ -4,9 +4,8 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
 from ldapslam.reports.charts.badge import badge
+from ldapslam.reports.comparing.change import finite
 from ldapslam.reports.comparing.sequential import FEWEST_DAYS
 from ldapslam.reports.document import (
     BAD,
@@ -397,14 +397,8 @@ def _by_operation(shares: Mapping[Key, float]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _finite(values: Iterable[float | None]) -> list[float | None]:
-    """For JSON, which has no infinity: null where a change is above every number."""
-    return [one if one is not None and math.isfinite(one) else None for one in values]
-
-
 def _figure_json(one: JudgedFigure) -> dict[str, Any]:
-    change, last = map(_finite, (one.change or (), one.last or ()))
-    [found] = _finite((one.found,))
+    change, last = ([*map(finite, of or ())] for of in (one.change, one.last))
     return {
         "operation": one.operation,
         "metric": one.metric.name,
@@ -418,7 +412,7 @@ def _figure_json(one: JudgedFigure) -> dict[str, Any]:
         "last": {"pairs": one.last_pairs, "change": last[0], "ci95": last[1:]}
         if last
         else None,
-        "would_have_been_found": found,
+        "would_have_been_found": finite(one.found),
         "needs": one.needs,
         "sentence": sentence_of(one),
     }

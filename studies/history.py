@@ -413,7 +413,7 @@ def _chart(series: Sequence[Series], place: ChartPlace) -> str:
         Line(
             one.operation,
             [
-                ((run.at_s - first_s) / _DAY_S, one.metric.shown(value), None, None)
+                one.metric.point((run.at_s - first_s) / _DAY_S, value, None)
                 for run, value in zip(one.runs, one.values, strict=True)
             ],
         )

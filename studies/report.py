@@ -36,7 +36,7 @@ from ldapslam.reports.typeset import (
     percent,
     verdict_cell,
 )
-from ldapslam.studies.answer import Answer, Estimate, PointAnswer, Run, curve
+from ldapslam.studies.answer import Answer, Mean, PointAnswer, Run, curve
 from ldapslam.studies.figures import Column
 from ldapslam.studies.points import files_of
 from ldapslam.studies.study_file import JOB
@@ -213,20 +213,21 @@ def _cautions(answer: Answer, compared: Comparisons | None) -> tuple[str, ...]:
         by_reason.setdefault(left_out.why, []).append(left_out.label)
     found = [f"Not compared: {', '.join(of)}: {why}." for why, of in by_reason.items()]
     ranges = [
-        ((max(one.values) - min(one.values)) / one.mean, point.point.label, title, one)
+        ((max(runs) - min(runs)) / one.value, point.point.label, title, runs)
         for point in answer.points
         for title in point.operations
-        if (one := point.figures.get(THROUGHPUT.name_of(title))) and one.mean
+        if (one := point.figures.get(THROUGHPUT.name_of(title))) and one.value
+        for runs in [one.of_runs]
     ]
     large = [one for one in ranges if one[0] > _LARGE_RANGE]
     if large:
-        _, label, title, one = max(large, key=lambda of: of[0])
+        _, label, title, runs = max(large, key=lambda of: of[0])
         points = len({of[1] for of in large})
         found.append(
             f"Runs of a point differ by more than {percent(_LARGE_RANGE, 0)} % of its "
             f"throughput at {points} of {len(answer.points)} points, most of {title} "
-            f"at {label}: {THROUGHPUT.text(min(one.values))} to "
-            f"{THROUGHPUT.text(max(one.values))} /s."
+            f"at {label}: {THROUGHPUT.text(min(runs))} to "
+            f"{THROUGHPUT.text(max(runs))} /s."
         )
     return tuple(found)
 
@@ -239,7 +240,7 @@ def _glance(answer: Answer) -> tuple[Glance, ...]:
     glances = []
     for title in answer.operations:
         found = [
-            (known.mean, one.point.label)
+            (known.value, one.point.label)
             for one in answer.points
             if (known := one.figures.get(THROUGHPUT.name_of(title)))
         ]
@@ -275,9 +276,9 @@ def _points(answer: Answer) -> tuple[Block, ...]:
 
     def interval(row: tuple[PointAnswer, str]) -> str:
         found = row[0].figures.get(THROUGHPUT.name_of(row[1]))
-        if found is None or found.low is None or found.high is None:
+        if found is None or found.interval is None:
             return NOT_AVAILABLE
-        return f"{decimal(found.low)} to {decimal(found.high)}"
+        return " to ".join(map(THROUGHPUT.text, found.interval[1:]))
 
     points = table(
         "study-points",
@@ -403,7 +404,7 @@ def _ours(answer: Answer, row: _Row, text: str) -> Cell:
 
 def _each(row: _Row, text: str) -> str:
     found, metric = row.point and row.point.figures.get(text), Column.of(text).metric
-    return NOTHING if not found else ", ".join(map(metric.text, found.values))
+    return NOTHING if not found else ", ".join(map(metric.text, found.of_runs))
 
 
 def _published(row: _Row, name: str) -> str:
@@ -426,10 +427,10 @@ def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
     )
 
 
-def _mean(metric: Metric, found: Estimate | None) -> Cell:
+def _mean(metric: Metric, found: Mean | None) -> Cell:
     if found is None:
         return Cell(NOT_AVAILABLE, MUTED)
-    return Cell(metric.text(found.mean))
+    return Cell(metric.text(found.value))
 
 
 def _runs(answer: Answer) -> Table:
@@ -492,11 +493,8 @@ def _lines(
             words = [f"{name}={value}" for name, value in rest.items()]
             words[:0] = [title] * (len(titles) > 1 or not words)
             marks = [
-                (
-                    places[one.point.values[axis]],
-                    metric.shown(found.mean),
-                    None if found.low is None else metric.shown(found.low),
-                    None if found.high is None else metric.shown(found.high),
+                metric.point(
+                    places[one.point.values[axis]], found.value, found.interval
                 )
                 for one in points
                 if (found := one.figures.get(metric.name_of(title)))
@@ -548,12 +546,5 @@ def _point_json(one: PointAnswer) -> dict[str, Any]:
             }
             for run in one.runs
         ],
-        "figures": {
-            name: {
-                "mean": found.mean,
-                "ci95": None if found.low is None else [found.low, found.high],
-                "runs": list(found.values),
-            }
-            for name, found in one.figures.items()
-        },
+        "figures": {name: found.document() for name, found in one.figures.items()},
     }

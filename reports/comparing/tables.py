@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ldapslam.reports.comparing.change import LEVEL, Change
+from ldapslam.reports.comparing.change import LEVEL, Change, Measured, finite
 from ldapslam.reports.comparing.comparison import (
     BY_BATCHES,
     BY_RUNS,
@@ -17,7 +17,6 @@ from ldapslam.reports.comparing.comparison import (
     Comparison,
     Finding,
     Side,
-    Value,
 )
 from ldapslam.reports.comparing.making import Facts, differences_of
 from ldapslam.reports.document import (
@@ -212,7 +211,7 @@ def _is_change_of_errors(finding: Finding) -> bool:
 
 
 #: Metric's title, side, metric, value, finding; of the baseline without a finding.
-_Row = tuple[str, str, Metric, Value, Finding | None]
+_Row = tuple[str, str, Metric, Measured, Finding | None]
 
 
 def _figures(comparison: Comparison) -> list[Table]:
@@ -248,7 +247,7 @@ def _figures_of(title: str, rows: Sequence[_Row]) -> Table:
     )
 
 
-def _value(metric: Metric, value: Value) -> Cell:
+def _value(metric: Metric, value: Measured) -> Cell:
     if value.value is None:
         return Cell(NOT_AVAILABLE, MUTED)
     text = metric.text(value.value)
@@ -337,13 +336,13 @@ def _finding(one: Finding, tests: int) -> dict[str, Any]:
         "side": one.side,
         "verdict": one.verdict,
         "sample": one.sample,
-        "old": _value_of(one.old),
-        "new": _value_of(one.new),
+        "old": one.old.document(),
+        "new": one.new.document(),
         "ratio": _change_of(change) if change and change.is_ratio else None,
         "difference": _change_of(change) if change and not change.is_ratio else None,
         "p": change and change.p,
         "adjusted_p": one.adjusted_p,
-        "detectable": _finite(one.detectable),
+        "detectable": finite(one.detectable),
         "needs": one.needs,
         "sentence": sentence_of(one, tests),
     }
@@ -352,17 +351,7 @@ def _finding(one: Finding, tests: int) -> dict[str, Any]:
 def _change_of(change: Change) -> dict[str, Any]:
     return {
         "value": change.value,
-        "ci95": [_finite(change.low), _finite(change.high)],
+        "ci95": [finite(change.low), finite(change.high)],
         "standard_error": change.error,
-        "degrees_of_freedom": _finite(change.freedom),
+        "degrees_of_freedom": finite(change.freedom),
     }
-
-
-def _value_of(value: Value) -> dict[str, Any]:
-    ends = value.interval and [_finite(end) for end in value.interval[1:]]
-    return {"value": value.value, "ci95": ends, "runs": list(value.of_runs)}
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity."""
-    return value if value is not None and math.isfinite(value) else None
