@@ -137,8 +137,8 @@ class AbortWatch:
 
 def length_of(snapshots: Sequence[Snapshot]) -> int:
     """Return the length of an interval in ns: the mean of the agents that go on after
-    it. They close their intervals apart, so from the first one's start to the last
-    one's end would count some time twice."""
+    it. Each agent closes its interval by itself, so the time from the earliest start to
+    the latest end would count some time twice."""
     whole = [one for one in snapshots if not one.final] or snapshots
     return sum(one.end_ns - one.start_ns for one in whole) // len(whole)
 

@@ -197,7 +197,8 @@ def _needs_value(readings: list[list[Figure | None]]) -> str:
 
 
 def _value(metric: Metric, readings: Sequence[Figure | None]) -> Measured:
-    """Of a side; the mean of repeats is geometric where changes are ratios."""
+    """Return the value of a side; the mean of repeats is geometric where changes are
+    ratios."""
     of_runs = tuple(one.value if one else None for one in readings)
     known = np.array([value for value in of_runs if value is not None])
     if len(of_runs) == 1 and readings[0]:
