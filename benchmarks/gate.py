@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.agent._engine import Responder
+from ldapslam.reports.figures import METRICS, readings_of
 from ldapslam.results.store import Store
-from ldapslam.studies.answer import operations_of
 
 #: The canned server's time for a response.
 _RESPONSE_NS = 400_000
@@ -160,25 +160,22 @@ def gate(
 def plain_answer(found: Mapping[str, Any], folder: Path) -> bool:
     """Whether a script would call it a regression that has run each side once: the
     gate's first pair."""
-    from ldapslam.reports.result import result_of
     from ldapslam.reports.summarise import summarise
 
     first = {one["side"]: one["run_id"] for one in found["runs"][:2]}
     with Store.open(folder / "results.sqlite", read_only=True) as store:
         sides = {
-            side: operations_of(result_of(summarise(store, run))).get(_TITLE, {})
+            side: readings_of(summarise(store, run).figures)
             for side, run in first.items()
         }
     old, new = sides["old"], sides["new"]
 
     def ratio(name: str) -> float:
-        before, after = old.get(name), new.get(name)
+        key = _TITLE, METRICS[name]
+        before, after = (one[key].value if key in one else None for one in (old, new))
         return after / before if before and after else 1.0
 
-    return (
-        ratio("throughput_per_s") < 1 - _TOLERANCE
-        or ratio("response_time_p99_us") > 1 + _TOLERANCE
-    )
+    return ratio("throughput") < 1 - _TOLERANCE or ratio("p99") > 1 + _TOLERANCE
 
 
 def _burn(seed: int) -> None:

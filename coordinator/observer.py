@@ -13,8 +13,8 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.records import RunRecord
 
-#: Operation -> figure of its measure phase -> value; None: it has none.
-KeyFigures = Mapping[str, Mapping[str, float | None]]
+#: Name of a figure, as in thresholds -> value; None: the run does not have it.
+KeyFigures = Mapping[str, float | None]
 
 
 class Observer:

@@ -22,7 +22,6 @@ class Distribution:
 
     count: int
     mean_us: float | None
-    stddev_us: float | None
     min_us: float | None
     max_us: float | None
     #: Name of PERCENTILES -> value, None also when the sample is too small for it.
@@ -41,25 +40,17 @@ class Distribution:
         """What the percentiles are taken over."""
         return self.count + self.unanswered + self.overflow
 
-    def why_missing(self, statistic: str) -> str:
-        """Why a statistic is None, for people."""
-        return why_missing(statistic, self.count, self.unanswered, self.overflow)
-
-
-def why_missing(statistic: str, count: int, unanswered: int, overflow: int) -> str:
-    """Why a statistic of such a sample does not exist, for people."""
-    sample = count + unanswered + overflow
-    if statistic in PERCENTILES:
-        needed = samples_needed(PERCENTILES[statistic])
-        if sample < needed:
-            return f"n/a (needs n ≥ {needed:,})"
-    if unanswered:
-        requests = "request" if unanswered == 1 else "requests"
-        return f"n/a ({unanswered:,} {requests} had no answer)"
-    if overflow:
-        values = "value was" if overflow == 1 else "values were"
-        return f"n/a ({overflow:,} {values} above one hour)"
-    return "no data"
+    def needs(self, statistic: str) -> str:
+        """Return what a statistic that is None needs, for people."""
+        if statistic in PERCENTILES and self.sample:
+            needed = samples_needed(PERCENTILES[statistic])
+            if self.sample < needed:
+                return f"{needed:,} values (it has {self.sample:,})"
+        if self.unanswered:
+            return f"an answer to each request ({self.unanswered:,} had none)"
+        if self.overflow:
+            return f"values up to one hour ({self.overflow:,} were above)"
+        return "successful requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,6 @@ def distribution(
     return Distribution(
         count=histogram.total,
         mean_us=us_of(histogram.mean()),
-        stddev_us=us_of(histogram.stddev()),
         min_us=histogram.min_ns / 1000 if histogram.total else None,
         max_us=us_of(histogram.percentile(100)),
         percentiles_us=percentiles,

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.thresholds import (
     COUNTS,
     OUTAGE_STATISTICS,
@@ -22,12 +23,14 @@ from ldapslam.jobs.fields.thresholds import (
     STATISTICS,
     TIME_METRICS,
     Subject,
+    parse_subject,
     samples_needed,
     share_of,
     unit_of,
 )
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.streams import OperationSummary, StreamSummary
+from ldapslam.reports.typeset import NOT_AVAILABLE, figure_text
 from ldapslam.reports.uncertainty import FEWEST_BATCHES, Estimate
 
 _NEEDS_BATCHES, _NEEDS_TIMES = (
@@ -35,6 +38,108 @@ _NEEDS_BATCHES, _NEEDS_TIMES = (
     for of in ("requests", "successful requests")
 )
 _NEEDS_RUNS = "repeated runs: a run has one such value"
+
+
+#: Unit of a figure -> how it is shown, and the factor to that.
+_SHOWN = {
+    "us": ("ms", 1e-3),
+    "per_s": ("/s", 1.0),
+    "share": ("%", 100.0),
+    "1": ("requests", 1.0),
+}
+_IN_SECONDS = ("s", 1e-6)
+#: Place, value, and the ends of its interval; None where there is none.
+Point: TypeAlias = tuple[float, float, float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure that operations, or streams, of all runs have."""
+
+    metric: str
+    #: None for metrics with one value.
+    statistic: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As in thresholds, without stream and operation: `p99`, `errors`."""
+        return self.words.replace(" ", ".")
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.statistic is None or self.metric == "response_time":
+            return self.statistic or self.metric
+        return f"{self.metric} {self.statistic}"
+
+    @property
+    def title(self) -> str:
+        """With the unit: `p99 (ms)`."""
+        return f"{self.words} ({self._shown[0]})"
+
+    @property
+    def unit(self) -> str:
+        """'us', 'per_s', 'share' or '1'."""
+        return unit_of(self.metric, self.statistic)
+
+    @property
+    def is_ratio(self) -> bool:
+        """Compared by new / old, else by new - old: a share may be 0, which has no
+        ratio."""
+        return self.unit != "share"
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more of it is better."""
+        return self.unit == "per_s"
+
+    def name_of(self, title: str) -> str:
+        """Return the name of the figure of an operation with this title."""
+        return ".".join(filter(None, (title, self.metric, self.statistic)))
+
+    def shown(self, value: float) -> float:
+        """Return a value in the unit of `title`."""
+        return value * self._shown[1]
+
+    def point(self, at: float, value: float, interval: Estimate | None) -> Point:
+        """Return a value with its interval for a chart, in the unit of `title`."""
+        low, high = map(self.shown, interval[1:]) if interval else (None, None)
+        return at, self.shown(value), low, high
+
+    def text(self, value: float | None) -> str:
+        """Return a value in the unit of `title`, for people."""
+        return NOT_AVAILABLE if value is None else figure_text(self.shown(value))
+
+    def with_unit(self, value: float | None) -> str:
+        unit = self._shown[0]
+        space = "" if unit in ("/s", "%") else " "
+        return self.text(value) + f"{space}{unit}" * (value is not None)
+
+    @property
+    def _shown(self) -> tuple[str, float]:
+        return _IN_SECONDS if self.metric == "elapsed" else _SHOWN[self.unit]
+
+
+def metric_of(text: str) -> Metric:
+    """Return the metric that a text names, as in thresholds; Fault."""
+    about = parse_subject(text)
+    if (about.stream, about.operation) != ("*", "*"):
+        raise Fault(
+            f"expected a metric of all operations, got {text!r}",
+            "such as p99, errors",
+        )
+    return Metric(about.metric, about.statistic)
+
+
+#: What runs are compared by when nothing is chosen.
+COMPARED = tuple(
+    map(metric_of, "throughput goodput errors mean p50 p95 p99 elapsed".split())
+)
+#: By name.
+METRICS = {one.name: one for one in COMPARED}
+THROUGHPUT, GOODPUT, ERRORS = (
+    METRICS[name] for name in ("throughput", "goodput", "errors")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +173,20 @@ class Figure:
     @property
     def name(self) -> str:
         """As in thresholds."""
-        parts = (self.stream, self.operation, self.metric, self.statistic)
-        return ".".join(filter(None, parts))
+        return self.key[1].name_of(".".join(self.place))
 
     @property
     def place(self) -> tuple[str, str]:
         return self.stream, self.operation
+
+    @property
+    def title(self) -> str:
+        """The title of the operation, or the stream's name."""
+        return self.stream if self.operation == "*" else ".".join(self.place)
+
+    @property
+    def key(self) -> Key:
+        return self.title, Metric(self.metric, self.statistic)
 
     @property
     def is_too_small(self) -> bool:
@@ -87,6 +200,41 @@ class Figure:
 def figures_of(streams: Iterable[StreamSummary]) -> tuple[Figure, ...]:
     """Return all figures of a run, in the order of its report."""
     return tuple(figure for stream in streams for figure in _of_stream(stream))
+
+
+#: Title of an operation, or a stream's name, and metric.
+Key: TypeAlias = tuple[str, Metric]
+Readings: TypeAlias = dict[Key, Figure]
+
+
+def readings_of(figures: Iterable[Figure]) -> Readings:
+    """Return the figures of operations, and the times until a count is reached."""
+    return {
+        one.key: one
+        for one in figures
+        if one.operation != "*" or (one.metric == "elapsed" and one.sample)
+    }
+
+
+def keys_of(runs: Sequence[Readings]) -> list[Key]:
+    """Return the keys of all runs with a metric of COMPARED, by operation; goodput
+    where it is not throughput in all."""
+    keys = dict.fromkeys(key for run in runs for key in run)
+    titles = dict.fromkeys(title for title, _ in keys)
+    return [
+        (title, metric)
+        for title in titles
+        for metric in COMPARED
+        if (title, metric) in keys
+        and (
+            metric != GOODPUT
+            or any(
+                run[title, GOODPUT].value != run[title, THROUGHPUT].value
+                for run in runs
+                if (title, GOODPUT) in run
+            )
+        )
+    ]
 
 
 def matching(about: Subject, figures: Iterable[Figure]) -> list[Figure]:
@@ -164,7 +312,7 @@ def _of_times(
             values[statistic],
             sample=times.sample,
             unanswered=times.unanswered,
-            needs="" if values[statistic] is not None else _lacks(times, statistic),
+            needs="" if values[statistic] is not None else times.needs(statistic),
         )
 
 
@@ -217,16 +365,6 @@ def _with_interval(figure: Figure, times: Distribution, batches: int) -> Figure:
     return replace(figure, interval=Estimate(value, low, high), batches=batches)
 
 
-def _lacks(times: Distribution, statistic: str) -> str:
-    """What a statistic of times needs that is not known."""
-    if times.unanswered:
-        return "an answer to each request that it depends on"
-    if statistic in PERCENTILES and times.sample:
-        needed = samples_needed(PERCENTILES[statistic])
-        return f"{needed:,} requests (it has {times.sample:,})"
-    return "successful requests"
-
-
 def combined(figures: Sequence[Figure]) -> float | None:
     """Return the value of several figures of one metric together: rates and counts are
     added up, means and shares are those of all their requests, of times until a count
@@ -248,6 +386,17 @@ def combined(figures: Sequence[Figure]) -> float | None:
     return None
 
 
+def key_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
+    """Return name -> value of the figures of operations that a message about the run
+    has."""
+    metrics = [METRICS[name] for name in ("throughput", "errors", "p50", "p99")]
+    return {
+        one.name: _rounded(one.value)
+        for (_, metric), one in readings_of(figures).items()
+        if metric in metrics
+    }
+
+
 def figures_json(figures: Iterable[Figure]) -> dict[str, dict[str, object]]:
     """The part `figures` of result.json, by name. A figure without a value and without
     a sample is left out."""
@@ -255,6 +404,7 @@ def figures_json(figures: Iterable[Figure]) -> dict[str, dict[str, object]]:
         one.name: {
             "value": _rounded(one.value),
             **({"sample": one.sample} if one.sample else {}),
+            **({"unanswered": one.unanswered} if one.unanswered else {}),
             **(
                 {"ci95": [_rounded(end) for end in one.interval[1:]]}
                 if one.interval
@@ -275,6 +425,7 @@ def figures_in(result: Mapping[str, Any]) -> list[Figure]:
             one["value"],
             Estimate(one["value"], *one["ci95"]) if "ci95" in one else None,
             sample=one.get("sample", 0),
+            unanswered=one.get("unanswered", 0),
             needs=one.get("needs", ""),
         )
         for name, one in result.get("figures", {}).items()

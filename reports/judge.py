@@ -25,7 +25,7 @@ def judge(question: dict[str, str]) -> dict[str, object]:
     binds them to what was measured; no verdict of a run that never began. With
     `looks_only` what is `altered` since it was judged."""
     from ldapslam.reports.digest import altered_of, digest_document
-    from ldapslam.reports.result import key_figures
+    from ldapslam.reports.figures import key_figures
     from ldapslam.reports.summarise import summarise
 
     os.nice(_NICENESS)
@@ -45,7 +45,7 @@ def judge(question: dict[str, str]) -> dict[str, object]:
     return {
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
-        "figures": key_figures(summary),
+        "figures": key_figures(summary.figures),
         "document": document,
     }
 

@@ -22,7 +22,7 @@ from ldapslam.reports.collect.totals import ANSWERED, UNANSWERED
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.figures import figures_json
 from ldapslam.reports.model import AgentSummary, Summary
-from ldapslam.reports.streams import OperationSummary, ServerSummary, StreamSummary
+from ldapslam.reports.streams import OperationSummary, ServerSummary
 from ldapslam.reports.uncertainty import Estimate
 from ldapslam.results.facts import AgentFacts, Manifest, Population
 
@@ -49,13 +49,15 @@ def result_of(summary: Summary) -> dict[str, Any]:
             for one in summary.operations
         },
         "streams": {
-            stream.name: {
-                one.operation: _operation(stream, one) for one in stream.operations
-            }
+            stream.name: {one.operation: _operation(one) for one in stream.operations}
             for stream in summary.streams
         },
         "connections": {
-            stream.name: _connections(stream) for stream in summary.streams
+            stream.name: {
+                **stream.connections,
+                "measured_s": _rounded(stream.window.measure_s, 6),
+            }
+            for stream in summary.streams
         },
         "figures": figures_json(summary.figures),
         "books": _requests(summary),
@@ -139,22 +141,6 @@ def result_of(summary: Summary) -> dict[str, Any]:
     }
 
 
-def key_figures(summary: Summary) -> dict[str, dict[str, float | None]]:
-    """The few figures of each operation that a message about the run names."""
-    return {
-        one.title: {
-            "throughput_per_s": _rounded(one.throughput_per_s),
-            "error_share": _rounded(one.error_share, 9),
-            **{
-                f"response_time_{name}_us": _rounded(value)
-                for name, value in one.times["response_time"].percentiles_us.items()
-                if name in ("p50", "p99")
-            },
-        }
-        for one in summary.operations
-    }
-
-
 def manifest_of(summary: Summary) -> dict[str, Any]:
     """What it takes to know, and to repeat, what was run."""
     run = summary.run
@@ -214,27 +200,18 @@ def distribution_of(one: Distribution) -> dict[str, Any]:
         "unanswered": one.unanswered,
         "overflow": one.overflow,
         "mean": _rounded(one.mean_us),
-        "stddev": _rounded(one.stddev_us),
         "min": _rounded(one.min_us),
         **{name: _rounded(value) for name, value in one.percentiles_us.items()},
         "max": _rounded(one.max_us),
-        "ci95": {
-            name: interval and [_rounded(interval[0]), _rounded(interval[1])]
-            for name, interval in one.ci95_us.items()
-        },
-        "effective_sample": dict(one.effective),
     }
 
 
-def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
+def _operation(one: OperationSummary) -> dict[str, Any]:
     counts: Mapping[str, int] = one.counts
     return {
         "kind": one.kind,
         "times_of": one.times_of,
         **{name: counts.get(name, 0) for name in TOTALS},
-        "throughput_per_s": _rounded(one.throughput_per_s),
-        "goodput_per_s": _rounded(one.goodput_per_s),
-        "error_share": _rounded(one.error_share, 9),
         "entries_returned": counts.get("entries", 0),
         "references_returned": counts.get("references", 0),
         "result_codes": {
@@ -244,8 +221,6 @@ def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
             code_name(code): list(texts)
             for code, texts in one.diagnostic_messages.items()
         },
-        **{f"{metric}_us": distribution_of(d) for metric, d in one.times.items()},
-        "connect_time_us": distribution_of(stream.set_up["connect_time"]),
         "outcomes": {
             outcome: {f"{metric}_us": distribution_of(d) for metric, d in times.items()}
             for outcome, times in one.outcome_times.items()
@@ -288,20 +263,6 @@ def _requests(summary: Summary) -> dict[str, Any]:
             for kind, line in group.lines.items()
         }
     return groups
-
-
-def _connections(stream: StreamSummary) -> dict[str, Any]:
-    """The stream as a whole: its connections, and how long it was at work."""
-    return {
-        **stream.connections,
-        "outage_longest_s": _rounded(stream.outage.longest_s),
-        "outage_total_s": _rounded(stream.outage.total_s),
-        "outage_share": _rounded(stream.outage.share, 6),
-        "unsent_share": _rounded(stream.unsent, 6),
-        **{f"{name}_us": distribution_of(d) for name, d in stream.set_up.items()},
-        "elapsed_s": _rounded(stream.window.elapsed_s, 6),
-        "measured_s": _rounded(stream.window.measure_s, 6),
-    }
 
 
 def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:

@@ -47,6 +47,15 @@ def decimal(value: float | None, digits: int = 1) -> str:
     return NOTHING if value is None else f"{value:,.{digits}f}".replace(",", THIN)
 
 
+def figure_text(value: float) -> str:
+    """Three digits behind the point, of small values three that are not 0."""
+    if float(value).is_integer() or not math.isfinite(value):
+        return decimal(value, 0)
+    if abs(value) >= 100:
+        return decimal(value, 1)
+    return decimal(value, max(3, 2 - math.floor(math.log10(abs(value)))))
+
+
 def milliseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
     """A duration in ms to the us, which is what histograms resolve."""
     if value_us is None:
@@ -190,7 +199,7 @@ def statistic_cell(times: Distribution, name: str) -> Cell:
     if not times.sample:
         return Cell(NOTHING, MUTED, "no values")
     if name in PERCENTILES or times.unanswered or times.overflow:
-        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
+        return Cell(NOT_AVAILABLE, MUTED, grouped(f"needs {times.needs(name)}"))
     return Cell(NOTHING, MUTED)
 
 

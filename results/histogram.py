@@ -439,16 +439,6 @@ class Histogram:
             return None
         return self.sum_ns / self.total
 
-    def stddev(self) -> float | None:
-        """Of the population, from the middles of the buckets; None as the mean."""
-        mean = self.mean()
-        if mean is None:
-            return None
-        counts = self.counts
-        index = np.flatnonzero(counts)
-        squares = (middles_ns()[index] - mean) ** 2
-        return math.sqrt(float(squares @ counts[index]) / self.total)
-
     def to_hdr_v2(self) -> str:
         """Base64 of the compressed V2 encoding of HdrHistogram, for a .hlog file."""
         payload = _zigzag_counts(self.counts)

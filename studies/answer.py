@@ -2,45 +2,36 @@
 """What a study found: for each point, what its valid runs have in common.
 
 A point's figure is the mean over its valid runs; its 95 % interval is Student's t over
-the same runs, so that it includes the variation between runs. A single run has none.
+the same runs, so that it includes the variation between runs. Neither a single run nor
+runs with one value have an interval.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from scipy import special
+import numpy as np
 
-from ldapslam.jobs.fields.thresholds import STATISTICS
-from ldapslam.reports.comparing.readings import Metric, metric_of
-from ldapslam.reports.figures import figures_in
+from ldapslam.reports.comparing.change import Measured, mean_of
+from ldapslam.reports.figures import figures_in, readings_of
+from ldapslam.studies.figures import Column
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Ended, Journal
 from ldapslam.studies.study_file import Study, Value
 
-LEVEL = 0.95
-
-#: Name in study.json, of an operation -> its metric.
-METRICS: Mapping[str, Metric] = {
-    "throughput_per_s": metric_of("throughput"),
-    **{f"response_time_{one}_us": metric_of(one) for one in STATISTICS},
-    "error_share": metric_of("errors"),
-}
+#: Metrics that an answer has of every operation.
+_METRICS = ("throughput", "goodput", "errors", "response_time", "elapsed")
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over runs."""
+@dataclass(frozen=True, slots=True)
+class Mean(Measured):
+    """A figure that all runs have."""
 
-    mean: float
-    #: The 95 % interval; None of a single run.
-    low: float | None
-    high: float | None
-    #: Each run's value.
-    values: tuple[float, ...]
+    value: float
+    of_runs: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -50,12 +41,13 @@ class Run:
     ended: Ended
     run_id: str
     reasons: tuple[str, ...]
-    #: Operation -> metric -> value, None where the run cannot say it.
-    operations: Mapping[str, Mapping[str, float | None]]
+    #: Name of a figure, or a column of the study's table as the file has it -> value,
+    #: None where the run cannot say it.
+    figures: Mapping[str, float | None]
+    #: Titles of its operations.
+    operations: tuple[str, ...] = ()
     #: Empty without a result.
     ended_utc: str = ""
-    #: Column of the study's table -> its figure.
-    figures: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,10 +55,23 @@ class PointAnswer:
     point: Point
     #: In the order in which they were made.
     runs: tuple[Run, ...]
-    #: Operation -> metric -> over the valid runs.
-    operations: Mapping[str, Mapping[str, Estimate]]
-    #: Column of the study's table -> over the valid runs.
-    figures: Mapping[str, Estimate] = field(default_factory=dict)
+
+    @cached_property
+    def figures(self) -> Mapping[str, Mean]:
+        """Name, as of a run -> estimate of the values that all valid runs have: a mean
+        over some of the runs would be biased."""
+        estimates = {}
+        for name in dict.fromkeys(name for run in self.valid for name in run.figures):
+            values = [run.figures.get(name) for run in self.valid]
+            known = [one for one in values if one is not None]
+            if len(known) == len(values):
+                estimates[name] = estimate_of(known)
+        return estimates
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Titles of the operations of the valid runs."""
+        return tuple(dict.fromkeys(t for run in self.valid for t in run.operations))
 
     @property
     def valid(self) -> tuple[Run, ...]:
@@ -92,6 +97,10 @@ class Answer:
     waiting: int
 
     @property
+    def operations(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(t for one in self.points for t in one.operations))
+
+    @property
     def verdict(self) -> str:
         if self.missing or self.waiting:
             return "INVALID"
@@ -115,69 +124,32 @@ def answer_of(study: Study, points: Sequence[Point], journal: Journal) -> Answer
             missing += bool(made) and not any(
                 one.verdict in ("PASS", "FAIL") for one in made
             )
-        found = PointAnswer(point, tuple(runs), {})
-        figures = _over_runs([one.figures for one in found.valid])
-        operations = _estimates(found.valid)
-        answers.append(replace(found, operations=operations, figures=figures))
+        answers.append(PointAnswer(point, tuple(runs)))
     return Answer(study, tuple(answers), missing, waiting)
 
 
 def _run(study: Study, journal: Journal, ended: Ended) -> Run:
     result = journal.result(ended) or {}
-    figures = study.table.figures if study.table and result else {}
+    columns = study.table.columns.values() if study.table and result else ()
+    readings = readings_of(figures_in(result)).values()
     return Run(
         ended,
         result.get("run_id", ""),
         tuple(result.get("reasons", ())),
-        operations_of(result),
+        {one.name: one.value for one in readings if one.metric in _METRICS}
+        | {text: Column.of(text).read(result) for text in columns},
+        tuple(dict.fromkeys(one.title for one in readings if one.operation != "*")),
         result.get("manifest", {}).get("finished_utc") or "",
-        {name: one.read(result) for name, one in figures.items()},
     )
 
 
-def operations_of(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
-    """METRICS of each operation of a run, by its title."""
-    values = {
-        (f"{one.stream}.{one.operation}", one.metric, one.statistic): one.value
-        for one in figures_in(result)
-        if one.operation != "*"
-    }
-    return {
-        title: {
-            name: values.get((title, metric.metric, metric.statistic))
-            for name, metric in METRICS.items()
-        }
-        for title in dict.fromkeys(title for title, *_ in values)
-    }
-
-
-def _estimates(runs: Sequence[Run]) -> dict[str, dict[str, Estimate]]:
-    titles = dict.fromkeys(title for run in runs for title in run.operations)
-    found = {t: _over_runs([run.operations.get(t, {}) for run in runs]) for t in titles}
-    return {title: one for title, one in found.items() if one}
-
-
-def _over_runs(runs: Sequence[Mapping[str, float | None]]) -> dict[str, Estimate]:
-    """Return name -> estimate of the values that all runs have: a mean over some of the
-    runs would be biased."""
-    names = dict.fromkeys(name for run in runs for name in run)
-    estimates = {}
-    for name in names:
-        known = [one for run in runs if (one := run.get(name)) is not None]
-        if len(known) == len(runs):
-            estimates[name] = estimate_of(known)
-    return estimates
-
-
-def estimate_of(values: Sequence[float]) -> Estimate:
+def estimate_of(values: Sequence[float]) -> Mean:
     """Mean with Student's t interval; `values` has one of each run, at least one."""
-    n, mean = len(values), math.fsum(values) / len(values)
-    if n < 2:
-        return Estimate(mean, None, None, tuple(values))
-    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (n - 1))
-    half = float(special.stdtrit(n - 1, (1 + LEVEL) / 2)) * spread / math.sqrt(n)
+    found = mean_of(np.array(values), is_ratio=False)
+    if found is None:
+        return Mean(values[0], None, tuple(values))
     # none of the metrics can be negative
-    return Estimate(mean, max(mean - half, 0.0), mean + half, tuple(values))
+    return Mean(found.value, found._replace(low=max(found.low, 0.0)), tuple(values))
 
 
 def curve(

@@ -25,20 +25,19 @@ from ldapslam.reports.comparing.making import (
     instead_of,
     shows_before,
 )
-from ldapslam.reports.comparing.readings import (
+from ldapslam.reports.document import Table, column, number, table
+from ldapslam.reports.figures import (
     METRICS,
-    Metric,
+    Figure,
+    Key,
     Readings,
     keys_of,
     metric_of,
     readings_of,
 )
-from ldapslam.reports.document import Table, column, number, table
-from ldapslam.reports.figures import Figure
 from ldapslam.reports.model import Summary
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
-from ldapslam.studies.gate import Key, mean_of_runs
-from ldapslam.studies.report import figure_text
+from ldapslam.reports.typeset import NOTHING
+from ldapslam.studies.gate import mean_of_runs
 
 SCHEMA = "ldapslam-baseline/1"
 #: Runs of a baseline: fewer do not show what varies from run to run.
@@ -247,10 +246,10 @@ def baseline_of(
             BaselineRun(
                 run_id=one.run.run_id,
                 t0_utc=one.run.t0_utc or "",
-                figures=figures_of(readings_of(one)),
+                figures=figures_of(readings_of(one.figures)),
                 requests={
                     title: figure.sample
-                    for (title, metric), figure in readings_of(one).items()
+                    for (title, metric), figure in readings_of(one.figures).items()
                     if metric.name == "errors"
                 },
                 other_cpu_share=other_cpu_shares.get(one.run.run_id),
@@ -297,7 +296,7 @@ def baseline_tables(of: Baseline) -> tuple[Table, ...]:
             ],
             column("Operation", lambda row: row[0]),
             column("Metric", lambda row: row[1].title),
-            number("mean", lambda row: _text(row[1], row[2])),
+            number("mean", lambda row: row[1].text(row[2])),
         ),
         table(
             "baseline-facts",
@@ -307,10 +306,6 @@ def baseline_tables(of: Baseline) -> tuple[Table, ...]:
             column("is", lambda row: row[1] or NOTHING),
         ),
     )
-
-
-def _text(metric: Metric, value: float | None) -> str:
-    return NOT_AVAILABLE if value is None else figure_text(value * metric.scale)
 
 
 def figures_of(readings: Readings) -> dict[str, dict[str, float | None]]:

@@ -7,15 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.jobs.fields.thresholds import (
-    STATISTICS,
-    Threshold,
-    parse_criterion,
-    parse_subject,
-)
+from ldapslam.jobs.fields.thresholds import STATISTICS, Threshold, parse_criterion
 from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.document import (
     MUTED,
@@ -30,21 +26,26 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.figures import figures_in, matching
+from ldapslam.reports.figures import (
+    ERRORS,
+    THROUGHPUT,
+    Key,
+    Metric,
+    Readings,
+    figures_in,
+    readings_of,
+)
 from ldapslam.reports.result import facts_in
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     count,
-    decimal,
     grouped,
-    milliseconds,
     minute_utc,
     percent,
     seconds,
     verdict_cell,
 )
-from ldapslam.studies.answer import operations_of
 from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
 from ldapslam.studies.figures import Column
 from ldapslam.studies.report import latest, write_reports
@@ -60,8 +61,10 @@ _TICK_GAP = 0.08
 _LOGARITHMIC = 8
 #: Maximum number of operations with a card of their figures at the capacity.
 _CARDS = 3
-#: Statistics in cards and table, in addition to the objectives'.
-_USUAL = ("p50", "p99")
+#: Response times.
+_TIMES = {one: Metric("response_time", one) for one in STATISTICS}
+#: Those in cards and table, in addition to the objectives'.
+_USUAL = (_TIMES["p50"], _TIMES["p99"])
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,20 @@ class Tried:
     #: Its report is in the folder; that of a coordinator's run is made from its store.
     has_report: bool = True
 
+    @cached_property
+    def readings(self) -> Readings:
+        return readings_of(figures_in(self.result))
+
     @property
-    def operations(self) -> Mapping[str, Mapping[str, float | None]]:
-        return operations_of(self.result)
+    def operations(self) -> list[str]:
+        """Titles of the operations."""
+        return list(dict.fromkeys(title for title, _ in self.readings))
+
+    def text(self, key: Key, *, has_unit: bool = False) -> str:
+        """Return a figure for people."""
+        figure, metric = self.readings.get(key), key[1]
+        value = figure.value if figure else None
+        return metric.with_unit(value) if has_unit else metric.text(value)
 
     @property
     def throughput_per_s(self) -> float | None:
@@ -104,14 +118,6 @@ class Tried:
             if one["facts"].get("kind") == "host" and every_s:
                 known.append(busy_s / every_s)
         return max(known, default=None)
-
-    def range_ms(self, title: str, statistic: str) -> tuple[float, float] | None:
-        """The 95 % interval of a statistic of an operation's response time."""
-        about = parse_subject(f"{title}.response_time.{statistic}")
-        found = matching(about, figures_in(self.result))
-        if not found or (interval := found[0].interval) is None:
-            return None
-        return interval.low / 1e3, interval.high / 1e3
 
 
 @dataclass(frozen=True)
@@ -157,19 +163,21 @@ class CapacityAnswer:
         return list(self.not_held.result.get("reasons", ())) if self.not_held else []
 
     @property
-    def limits_ms(self) -> Mapping[str, Sequence[float]]:
-        """Statistic of the response time -> limits that objectives set for it."""
-        limits: dict[str, list[float]] = {}
+    def limits(self) -> Mapping[Metric, Sequence[float]]:
+        """Statistic of the response time -> limits that objectives set for it, as they
+        are shown."""
+        limits: dict[Metric, list[float]] = {}
         for one in map(parse_criterion, self.objectives):
             if isinstance(one, Threshold) and one.metric == "response_time":
-                limits.setdefault(one.statistic or "", []).append(one.limit / 1e3)
+                metric = Metric(one.metric, one.statistic)
+                limits.setdefault(metric, []).append(metric.shown(one.limit))
         return limits
 
     @property
-    def statistics(self) -> Sequence[str]:
-        """Those of the response time that are shown."""
-        shown = {*_USUAL, *self.limits_ms}
-        return [one for one in STATISTICS if one in shown]
+    def metrics(self) -> Sequence[Metric]:
+        """Those that are shown of each operation."""
+        times = {*_USUAL, *self.limits}
+        return [THROUGHPUT, *(one for one in _TIMES.values() if one in times), ERRORS]
 
     @property
     def statement(self) -> str:
@@ -248,32 +256,14 @@ def _cautions(answer: CapacityAnswer) -> tuple[str, ...]:
 
 def _at_capacity(answer: CapacityAnswer) -> Iterator[Glance]:
     """The operations of the run that confirmed it."""
-    operations = answer.confirmed.operations if answer.confirmed else {}
-    for title, metrics in list(operations.items())[:_CARDS]:
+    if (run := answer.confirmed) is None:
+        return
+    for title in run.operations[:_CARDS]:
         figures = (
-            ("throughput", _figure(metrics, "throughput_per_s", "/s")),
-            *(
-                (one, _figure(metrics, _metric(one), " ms"))
-                for one in answer.statistics
-            ),
-            ("errors", _figure(metrics, "error_share", "%")),
+            (metric.words, run.text((title, metric), has_unit=True))
+            for metric in answer.metrics
         )
         yield Glance(f"{title} at the capacity", tuple(figures))
-
-
-def _metric(statistic: str) -> str:
-    return f"response_time_{statistic}_us"
-
-
-def _figure(metrics: Mapping[str, float | None], metric: str, unit: str = "") -> str:
-    """With the digits that a run's report gives it."""
-    if (value := metrics.get(metric)) is None:
-        return NOT_AVAILABLE
-    if metric == "throughput_per_s":
-        return f"{decimal(value)}{unit}"
-    if metric == "error_share":
-        return f"{percent(value, 3)}{unit}"
-    return f"{milliseconds(value)}{unit}"
 
 
 def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
@@ -316,11 +306,11 @@ def _between(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:
         outcome = "was not certified" if found.is_lower_bound else "did not hold"
         high = f"{count(round(found.above))} {outcome}"
     yield "Capacity", f"{low}; {high}"
-    ranges = {title: confirmed.range_ms(title, "p99") for title in confirmed.operations}
+    p99 = _TIMES["p99"]
     known = (
-        f"{title} {decimal(one[0], 3)} to {decimal(one[1], 3)} ms"
-        for title, one in ranges.items()
-        if one
+        f"{title} {p99.text(one.interval.low)} to {p99.with_unit(one.interval.high)}"
+        for (title, metric), one in confirmed.readings.items()
+        if metric == p99 and one.interval
     )
     if text := ", ".join(known):
         yield "p99 there", f"{text} (95% interval)"
@@ -346,7 +336,11 @@ def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
                 "confirms": one.probe.is_confirmation,
                 "verdict": one.probe.verdict,
                 "throughput_per_s": one.throughput_per_s,
-                "operations": one.operations,
+                "figures": {
+                    figure.name: figure.value
+                    for (_, metric), figure in one.readings.items()
+                    if metric in answer.metrics
+                },
                 "client_cpu_share": one.client_cpu,
                 "server_cpu_share": one.server_cpu,
                 "folder": f"runs/{one.folder}",
@@ -362,12 +356,12 @@ def _table(answer: CapacityAnswer) -> Table:
     has_several = any(len(one.operations) > 1 for one in made)
     has_servers = any(one.server_cpu is not None for one in made)
 
-    def figure(title: str, metric: str) -> Field[tuple[Tried, str]]:
+    def figure(metric: Metric) -> Field[tuple[Tried, str]]:
         def cell(row: tuple[Tried, str]) -> Cell:
-            text = _figure(row[0].operations.get(row[1], {}), metric)
+            text = row[0].text((row[1], metric))
             return Cell(text, MUTED * (text == NOT_AVAILABLE))
 
-        return number(title, cell)
+        return number(metric.title, cell)
 
     operation: Field[tuple[Tried, str]] = column("Operation", lambda row: row[1])
     servers: Field[tuple[Tried, str]]
@@ -380,9 +374,7 @@ def _table(answer: CapacityAnswer) -> Table:
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         *[operation] * has_several,
-        figure("throughput (/s)", "throughput_per_s"),
-        *(figure(f"{one} (ms)", _metric(one)) for one in answer.statistics),
-        figure("errors (%)", "error_share"),
+        *map(figure, answer.metrics),
         number("client CPU (%)", lambda row: percent(row[0].client_cpu, 0)),
         *[servers] * has_servers,
         column("Why not", lambda row: _why(row[0])),
@@ -410,38 +402,31 @@ def _kind(probe: Probe) -> str:
 
 def _curve(answer: CapacityAnswer) -> list[ChartPlace]:
     """Nothing where no run is valid."""
-    if not any(_lines(answer, statistic) for statistic, _ in _panels(answer).values()):
+    if not any(_lines(answer, metric) for metric in _panels(answer)):
         return []
     marked = ""
     if answer.found.capacity is not None:
         marked = " Shaded: from the capacity to the load above it."
-    limits = " Dashed red: the objective." if answer.limits_ms else ""
+    limits = " Dashed red: the objective." if answer.limits else ""
     return [
         ChartPlace(
             "capacity-curve",
             "Throughput and response time by load",
-            "Of the runs that are not INVALID; times with their 95% interval. Crosses: "
+            "Of the runs that are not INVALID, with their 95% intervals. Crosses: "
             f"runs that missed the objective.{marked}{limits}",
         )
     ]
 
 
-def _panels(
-    answer: CapacityAnswer,
-) -> Mapping[str, tuple[str | None, Sequence[float]]]:
-    """Return title -> statistic of the response time with its limits, for the
-    statistics of objectives or the p99; before them None for the throughput."""
-    limits = answer.limits_ms
-    shown = [one for one in answer.statistics if one in limits] or ["p99"]
-    return {"throughput (/s)": (None, ())} | {
-        f"response time {one} (ms)": (one, limits.get(one, ())) for one in shown
-    }
+def _panels(answer: CapacityAnswer) -> list[Metric]:
+    """The throughput, and the response times of objectives or the p99."""
+    shown = [one for one in answer.metrics if one in answer.limits]
+    return [THROUGHPUT, *(shown or [_TIMES["p99"]])]
 
 
 def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
     from ldapslam.reports.charts.charts import draw_lines
 
-    panels = _panels(answer)
     loads = sorted({one.probe.load for one in answer.runs})
     is_log = loads[-1] >= _LOGARITHMIC * loads[0]
 
@@ -459,23 +444,20 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
         band = found.capacity, found.above or found.capacity
     return draw_lines(
         place,
-        {title: _lines(answer, statistic) for title, (statistic, _) in panels.items()},
+        {one.title: _lines(answer, one) for one in _panels(answer)},
         ticks,
         answer.label + f" ({answer.unit})" * bool(answer.unit),
         is_logarithmic=is_log,
         band=band,
-        limits={title: limits for title, (_, limits) in panels.items()},
+        limits={one.title: limits for one, limits in answer.limits.items()},
     )
 
 
-def _lines(answer: CapacityAnswer, statistic: str | None) -> list[Line]:
-    """Return two lines of a statistic of the response time, or of the throughput, for
-    each operation: over the runs of the search, and over the confirmations."""
+def _lines(answer: CapacityAnswer, metric: Metric) -> list[Line]:
+    """Return two lines of a figure for each operation: over the runs of the search, and
+    over the confirmations."""
     from ldapslam.reports.charts.charts import Line
 
-    metric, scale = "throughput_per_s", 1.0
-    if statistic is not None:
-        metric, scale = _metric(statistic), 1e-3
     runs = sorted(answer.runs, key=lambda one: one.probe.load)
     valid = [one for one in runs if one.probe.verdict != INVALID]
     lines = []
@@ -484,15 +466,18 @@ def _lines(answer: CapacityAnswer, statistic: str | None) -> list[Line]:
             (title, True, False),
             (f"{title}, confirming", False, True),
         ):
-            marks: list[tuple[float, float, float | None, float | None]] = []
-            failed = []
-            for one in valid:
-                value = one.operations.get(title, {}).get(metric)
-                if one.probe.is_confirmation == is_confirmation and value is not None:
-                    ends = one.range_ms(title, statistic) if statistic else None
-                    low, high = ends or (None, None)
-                    marks.append((one.probe.load, value * scale, low, high))
-                    failed.append(one.probe.verdict == FAIL)
-            if marks:
+            shown = [
+                (one, figure)
+                for one in valid
+                if one.probe.is_confirmation == is_confirmation
+                and (figure := one.readings.get((title, metric)))
+                and figure.value is not None
+            ]
+            if shown:
+                marks = [
+                    metric.point(run.probe.load, one.value or 0.0, one.interval)
+                    for run, one in shown
+                ]
+                failed = [run.probe.verdict == FAIL for run, _ in shown]
                 lines.append(Line(label, marks, is_joined, failed))
     return lines

@@ -12,12 +12,11 @@ from typing import Any
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.fields.thresholds import COUNTED_KINDS, Subject, parse_subject
 from ldapslam.jobs.model import Job
-from ldapslam.reports.comparing.readings import Metric
-from ldapslam.reports.figures import combined, figures_in, matching
+from ldapslam.reports.figures import Metric, combined, figures_in, matching
 
 NOTATION = """\
-    stream.operation.metric[.statistic]   as in thresholds: times in ms, elapsed in s,
-                                          shares in percent
+    stream.operation.metric[.statistic]   as in thresholds; the table shows times in
+                                          ms, elapsed in s, shares in percent
     server.KIND                           requests that servers have counted in the
                                           whole run, with pre-flight and clean-up,
                                           without replication: bind, search, modify …
@@ -50,8 +49,13 @@ class Column:
         if rest:
             return replace(cls.of(first.strip()), plus=cls.of(rest.strip()))
         if found := _BOOKS.fullmatch(text):
-            return cls(_ALL, (found[1], found[2]))
+            return cls(_ALL_COMPLETED, (found[1], found[2]))
         return cls(parse_subject(text))
+
+    @property
+    def metric(self) -> Metric:
+        """The metric with the unit of its values."""
+        return Metric(self.about.metric, self.about.statistic)
 
     def read(self, result: Result) -> float | None:
         """Its value; None where the run does not have it."""
@@ -59,12 +63,10 @@ class Column:
             return _sum([replace(self, plus=None).read(result), self.plus.read(result)])
         if self.books is not None:
             return _requests(result, *self.books)
-        value = combined(matching(self.about, figures_in(result)))
-        scale = Metric(self.about.metric, self.about.statistic).scale
-        return None if value is None else value * scale
+        return combined(matching(self.about, figures_in(result)))
 
 
-_ALL = parse_subject("throughput")
+_ALL_COMPLETED = parse_subject("completed")
 
 
 def check_figures(figures: Mapping[str, Column], jobs: Iterable[Job]) -> None:

@@ -41,7 +41,6 @@ from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.comparing.change import (
     difference_of_estimates,
 )
-from ldapslam.reports.comparing.readings import Metric, Readings, metric_of
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
     Looked,
@@ -51,7 +50,7 @@ from ldapslam.reports.comparing.sequential import (
     looks,
     smallest_found,
 )
-from ldapslam.reports.figures import Figure
+from ldapslam.reports.figures import Figure, Key, Metric, Readings, metric_of
 from ldapslam.reports.uncertainty import Estimate, share_interval
 
 OLD, NEW = "old", "new"
@@ -76,9 +75,6 @@ _MOST_LOGARITHM = 700.0
 _UNITS = {True: "pairs", False: "runs"}
 #: Of shares of requests; those of times and rates are the user's.
 _TOLERANCE_OF_SHARES = 0.01
-
-#: Title of an operation and metric.
-Key = tuple[str, Metric]
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
 from ldapslam.reports.charts.badge import badge
-from ldapslam.reports.comparing.readings import Metric, Readings
+from ldapslam.reports.comparing.change import finite
 from ldapslam.reports.comparing.sequential import FEWEST_DAYS
 from ldapslam.reports.document import (
     BAD,
@@ -30,6 +29,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import Key, Metric, Readings
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -48,13 +48,12 @@ from ldapslam.studies.gate import (
     REGRESSION,
     Answer,
     JudgedFigure,
-    Key,
     Made,
     Rehearsed,
     joint_answer,
 )
 from ldapslam.studies.gate_facts import About, gate_facts
-from ldapslam.studies.report import figure_text, latest, write_reports
+from ldapslam.studies.report import latest, write_reports
 
 SCHEMA = "ldapslam-gate/1"
 #: Verdict of a run that is INVALID only as it is too short for its thresholds.
@@ -397,14 +396,8 @@ def _by_operation(shares: Mapping[Key, float]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _finite(values: Iterable[float | None]) -> list[float | None]:
-    """For JSON, which has no infinity: null where a change is above every number."""
-    return [one if one is not None and math.isfinite(one) else None for one in values]
-
-
 def _figure_json(one: JudgedFigure) -> dict[str, Any]:
-    change, last = map(_finite, (one.change or (), one.last or ()))
-    [found] = _finite((one.found,))
+    change, last = ([*map(finite, of or ())] for of in (one.change, one.last))
     return {
         "operation": one.operation,
         "metric": one.metric.name,
@@ -418,7 +411,7 @@ def _figure_json(one: JudgedFigure) -> dict[str, Any]:
         "last": {"pairs": one.last_pairs, "change": last[0], "ci95": last[1:]}
         if last
         else None,
-        "would_have_been_found": found,
+        "would_have_been_found": finite(one.found),
         "needs": one.needs,
         "sentence": sentence_of(one),
     }
@@ -628,7 +621,7 @@ def _found_by(one: Rehearsed) -> str:
 def _value(one: JudgedFigure, value: float | None) -> Cell:
     if value is None:
         return Cell(NOT_AVAILABLE, MUTED, one.needs)
-    return Cell(figure_text(value * one.metric.scale))
+    return Cell(one.metric.text(value))
 
 
 def _change_cell(one: JudgedFigure) -> Cell:
@@ -706,7 +699,7 @@ def _figure_of_run(metric: Metric) -> Field[_Row]:
         reading = row.readings.get((row.operation, metric))
         if reading is None or reading.value is None:
             return Cell(NOT_AVAILABLE, MUTED, reading.needs if reading else "")
-        return Cell(figure_text(reading.value * metric.scale))
+        return Cell(metric.text(reading.value))
 
     return number(metric.title, value)
 

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldapslam.reports.comparing.readings import Metric
 from ldapslam.reports.document import (
     BAD,
     GOOD,
@@ -36,28 +35,28 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import (
+    METRICS,
+    Metric,
+    Readings,
+    figures_in,
+    readings_of,
+)
 from ldapslam.reports.rules.steps import step_places
 from ldapslam.reports.typeset import (
-    NOT_AVAILABLE,
     NOTHING,
     changes,
     minute_utc,
     verdict_cell,
 )
-from ldapslam.studies.answer import METRICS as OF_OPERATIONS
-from ldapslam.studies.answer import operations_of
 from ldapslam.studies.job_groups import Load, key_of, load_of, names_of
-from ldapslam.studies.report import figure_text, latest, write_reports
+from ldapslam.studies.report import latest, write_reports
 
 SCHEMA = "ldapslam-history/1"
 HISTORY = "history"
 _FALSE_ALARMS = 0.05
-#: Name in study.json -> metric.
-_FIGURES: Mapping[str, Metric] = {
-    name: metric
-    for name, metric in OF_OPERATIONS.items()
-    if metric.name in ("throughput", "p50", "p95", "p99", "errors")
-}
+#: In the order of charts and tables.
+_METRICS = [METRICS[name] for name in ("throughput", "p50", "p95", "p99", "errors")]
 #: Maximum number of runs in a table, the latest.
 _SHOWN = 30
 _DAY_S = 86_400.0
@@ -74,8 +73,7 @@ class Run:
     run_id: str
     t0_utc: str
     verdict: str
-    #: Operation -> figure -> value in units of result.json.
-    figures: Mapping[str, Mapping[str, float | None]]
+    readings: Readings
     #: What may have changed a figure, by name.
     made: Mapping[str, str]
     #: Its report, as a link from the history's folder; empty: unknown.
@@ -107,7 +105,7 @@ def run_of(result: Mapping[str, Any], report: str = "") -> Run | None:
         run_id=result["run_id"],
         t0_utc=manifest["t0_utc"],
         verdict=result["verdict"],
-        figures=operations_of(result),
+        readings=readings_of(figures_in(result)),
         made={
             **versions,
             "job file": str(manifest.get("job_hash") or "")[:12],
@@ -176,19 +174,17 @@ def series_of(runs: Iterable[Run]) -> list[Series]:
     for run in ordered:
         if run.verdict == "INVALID":
             continue
-        for operation, figures in run.figures.items():
-            for place, name in enumerate(_FIGURES):
-                if (value := figures.get(name)) is not None:
-                    key = (run.job, operation, place)
-                    found.setdefault(key, []).append((run, value))
+        for (operation, metric), figure in run.readings.items():
+            if metric in _METRICS and figure.value is not None:
+                key = (run.job, operation, _METRICS.index(metric))
+                found.setdefault(key, []).append((run, figure.value))
     limit = _FALSE_ALARMS / max(len(found), 1)
-    metrics = tuple(_FIGURES.values())
     return [
         _with_changes(
             Series(
                 job,
                 operation,
-                metrics[place],
+                _METRICS[place],
                 [run for run, _ in points],
                 [value for _, value in points],
             ),
@@ -273,8 +269,8 @@ def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table:
         column("Run", lambda row: row[1].run.run_id),
         column("Job", lambda row: row[0].job),
         column("Figure", lambda row: row[0].title),
-        number("before", lambda row: _value(row[0].metric, row[1].before)),
-        number("after", lambda row: _value(row[0].metric, row[1].after)),
+        number("before", lambda row: row[0].metric.text(row[1].before)),
+        number("after", lambda row: row[0].metric.text(row[1].after)),
         column("Change", lambda row: _change_cell(*row)),
         column("With it", lambda row: "; ".join(row[1].also) or NOTHING),
         notes=(
@@ -292,12 +288,6 @@ def _change_cell(series: Series, change: Change) -> Cell:
         return Cell(word, tone)
     form, [text] = changes([change.after / change.before], 1, is_ratio=True)
     return Cell(f"{form.format(text)}, {word}", tone)
-
-
-def _value(metric: Metric, value: float | None) -> str:
-    if value is None:
-        return NOT_AVAILABLE
-    return figure_text(value * metric.scale)
 
 
 def _job(
@@ -335,8 +325,8 @@ def _runs(
         *(
             number(
                 one.metric.title,
-                lambda run, one=one: _value(  # type: ignore[misc]
-                    one.metric, values.get((run.run_id, one.title))
+                lambda run, one=one: one.metric.text(  # type: ignore[misc]
+                    values.get((run.run_id, one.title))
                 ),
             )
             for one in series
@@ -423,7 +413,7 @@ def _chart(series: Sequence[Series], place: ChartPlace) -> str:
         Line(
             one.operation,
             [
-                ((run.at_s - first_s) / _DAY_S, value * one.metric.scale, None, None)
+                one.metric.point((run.at_s - first_s) / _DAY_S, value, None)
                 for run, value in zip(one.runs, one.values, strict=True)
             ],
         )

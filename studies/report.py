@@ -26,15 +26,18 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import ERRORS, METRICS, THROUGHPUT, Metric
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
     decimal,
+    figure_text,
     minute_utc,
     percent,
     verdict_cell,
 )
-from ldapslam.studies.answer import Answer, Estimate, PointAnswer, Run, curve
+from ldapslam.studies.answer import Answer, Mean, PointAnswer, Run, curve
+from ldapslam.studies.figures import Column
 from ldapslam.studies.points import files_of
 from ldapslam.studies.study_file import JOB
 
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from ldapslam.studies.study_file import Published, StudyTable, Value
 
 _CHART = "study-curve"
+_P99 = METRICS["p99"]
 SCHEMA = "ldapslam-study/1"
 
 
@@ -209,20 +213,21 @@ def _cautions(answer: Answer, compared: Comparisons | None) -> tuple[str, ...]:
         by_reason.setdefault(left_out.why, []).append(left_out.label)
     found = [f"Not compared: {', '.join(of)}: {why}." for why, of in by_reason.items()]
     ranges = [
-        ((max(one.values) - min(one.values)) / one.mean, point.point.label, title, one)
+        ((max(runs) - min(runs)) / one.value, point.point.label, title, runs)
         for point in answer.points
-        for title, metrics in point.operations.items()
-        if (one := metrics.get("throughput_per_s")) and one.mean
+        for title in point.operations
+        if (one := point.figures.get(THROUGHPUT.name_of(title))) and one.value
+        for runs in [one.of_runs]
     ]
     large = [one for one in ranges if one[0] > _LARGE_RANGE]
     if large:
-        _, label, title, one = max(large, key=lambda of: of[0])
+        _, label, title, runs = max(large, key=lambda of: of[0])
         points = len({of[1] for of in large})
         found.append(
             f"Runs of a point differ by more than {percent(_LARGE_RANGE, 0)} % of its "
             f"throughput at {points} of {len(answer.points)} points, most of {title} "
-            f"at {label}: {figure_text(min(one.values))} to "
-            f"{figure_text(max(one.values))} /s."
+            f"at {label}: {THROUGHPUT.text(min(runs))} to "
+            f"{THROUGHPUT.text(max(runs))} /s."
         )
     return tuple(found)
 
@@ -232,47 +237,48 @@ def _glance(answer: Answer) -> tuple[Glance, ...]:
     table has the answer."""
     if answer.study.table is not None:
         return ()
-    titles = dict.fromkeys(t for one in answer.points for t in one.operations)
     glances = []
-    for title in titles:
+    for title in answer.operations:
         found = [
-            (one.operations[title]["throughput_per_s"], one)
+            (known.value, one.point.label)
             for one in answer.points
-            if "throughput_per_s" in one.operations.get(title, {})
+            if (known := one.figures.get(THROUGHPUT.name_of(title)))
         ]
         if found:
-            best, point = max(found, key=lambda pair: pair[0].mean)
+            best, label = max(found, key=lambda pair: pair[0])
             at = (
-                ("highest throughput", f"{_mean(best)} /s"),
-                ("at", point.point.label),
+                ("highest throughput", f"{THROUGHPUT.text(best)} /s"),
+                ("at", label),
             )
             glances.append(Glance(title, at))
     return tuple(glances)
 
 
 def _points(answer: Answer) -> tuple[Block, ...]:
-    titles = list(dict.fromkeys(t for one in answer.points for t in one.operations))
     rows = [
         (one, title)
         for one in answer.points
-        for title in ([t for t in titles if t in one.operations] or [NOTHING])
+        for title in (
+            [t for t in answer.operations if t in one.operations] or [NOTHING]
+        )
     ]
     axes = [
         column(name, lambda row, name=name: str(row[0].point.values[name]))  # type: ignore[misc]
         for name in answer.study.labels
     ]
 
-    def cell(row: tuple[PointAnswer, str], metric: str, scale: float) -> Cell:
-        found = row[0].operations.get(row[1], {}).get(metric)
-        if found is None:
-            return Cell(NOT_AVAILABLE, MUTED)
-        return Cell(_mean(found, scale))
+    def mean(metric: Metric) -> Field[tuple[PointAnswer, str]]:
+        def cell(row: tuple[PointAnswer, str]) -> Cell:
+            found = row[0].figures.get(metric.name_of(row[1]))
+            return _mean(metric, found)
+
+        return number(metric.title, cell)
 
     def interval(row: tuple[PointAnswer, str]) -> str:
-        found = row[0].operations.get(row[1], {}).get("throughput_per_s")
-        if found is None or found.low is None or found.high is None:
+        found = row[0].figures.get(THROUGHPUT.name_of(row[1]))
+        if found is None or found.interval is None:
             return NOT_AVAILABLE
-        return f"{decimal(found.low)} to {decimal(found.high)}"
+        return " to ".join(map(THROUGHPUT.text, found.interval[1:]))
 
     points = table(
         "study-points",
@@ -282,11 +288,9 @@ def _points(answer: Answer) -> tuple[Block, ...]:
         column("Operation", lambda row: row[1]),
         column("Verdict", lambda row: verdict_cell(row[0].verdict)),
         number("valid runs", lambda row: f"{len(row[0].valid)} of {len(row[0].runs)}"),
-        number("throughput (/s)", lambda row: cell(row, "throughput_per_s", 1.0)),
+        mean(THROUGHPUT),
         number("95 % interval (/s)", interval),
-        number("p50 (ms)", lambda row: cell(row, "response_time_p50_us", 1e-3)),
-        number("p99 (ms)", lambda row: cell(row, "response_time_p99_us", 1e-3)),
-        number("errors (%)", lambda row: _errors(row[0], row[1])),
+        *map(mean, (METRICS["p50"], _P99, ERRORS)),
         notes=(
             "The interval is Student's t over the runs of the point: it has what "
             "differs between runs. n/a: one run, or too few requests.",
@@ -294,11 +298,7 @@ def _points(answer: Answer) -> tuple[Block, ...]:
     )
     title = "Throughput and response time of each point"
     place = ChartPlace(_CHART, title, "mean over valid runs, with the 95 % interval")
-    drawn = [
-        one
-        for one in answer.points
-        if any("throughput_per_s" in metrics for metrics in one.operations.values())
-    ]
+    drawn = [one for one in answer.points if one.figures]
     return (points, place) if len(drawn) > 1 and _drawn_axes(answer) else (points,)
 
 
@@ -347,7 +347,11 @@ def _table(answer: Answer, of: StudyTable) -> Table:
         notes.append("Figures are means over the valid runs.")
     rows = _rows(answer, of)
     if len(of.columns) <= _SIDE_BY_SIDE:
-        columns = [one for name in of.columns for one in _side_by_side(answer, name)]
+        columns = [
+            field
+            for name, text in of.columns.items()
+            for field in _side_by_side(answer, name, text)
+        ]
         return table("study-table", of.title, rows, *axes, *columns, notes=notes)
     # too wide for a page: one line for what was measured, one for what was published
     lines = [
@@ -365,42 +369,42 @@ def _table(answer: Answer, of: StudyTable) -> Table:
         *(
             number(
                 name,
-                lambda line, name=name: (  # type: ignore[misc]
-                    _ours(answer, line[0], name)
+                lambda line, name=name, text=text: (  # type: ignore[misc]
+                    _ours(answer, line[0], text)
                     if line[1]
                     else _published(line[0], name)
                 ),
             )
-            for name in of.columns
+            for name, text in of.columns.items()
         ),
         notes=notes,
     )
 
 
-def _side_by_side(answer: Answer, name: str) -> Iterator[Field[_Row]]:
+def _side_by_side(answer: Answer, name: str, text: str) -> Iterator[Field[_Row]]:
     """A figure of the point, of each of its runs, and what was published."""
     assert answer.study.table is not None
-    yield number(name, lambda row: _ours(answer, row, name))
+    yield number(name, lambda row: _ours(answer, row, text))
     if answer.study.repeats > 1:
-        yield column("each run", lambda row: _each(row, name))
+        yield column("each run", lambda row: _each(row, text))
     if any(name in row for row in answer.study.table.published):
         yield number("published", lambda row: _published(row, name))
 
 
-def _ours(answer: Answer, row: _Row, name: str) -> Cell:
+def _ours(answer: Answer, row: _Row, text: str) -> Cell:
+    """`text`: the column's figure."""
     if row.point is None:
         return Cell("not run", MUTED)
-    found = row.point.figures.get(name)
-    if found is not None:
-        return Cell(_mean(found))
+    found = row.point.figures.get(text)
     # of several jobs, each has its own operations
-    has_others = answer.study.jobs is not None and row.point.valid
-    return Cell(NOTHING if has_others else NOT_AVAILABLE, MUTED)
+    if found is None and answer.study.jobs is not None and row.point.valid:
+        return Cell(NOTHING, MUTED)
+    return _mean(Column.of(text).metric, found)
 
 
-def _each(row: _Row, name: str) -> str:
-    found = row.point and row.point.figures.get(name)
-    return NOTHING if not found else ", ".join(map(figure_text, found.values))
+def _each(row: _Row, text: str) -> str:
+    found, metric = row.point and row.point.figures.get(text), Column.of(text).metric
+    return NOTHING if not found else ", ".join(map(metric.text, found.of_runs))
 
 
 def _published(row: _Row, name: str) -> str:
@@ -423,22 +427,10 @@ def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
     )
 
 
-def _errors(one: PointAnswer, title: str) -> str:
-    found = one.operations.get(title, {}).get("error_share")
-    return NOT_AVAILABLE if found is None else _mean(found, 100)
-
-
-def _mean(found: Estimate, scale: float = 1.0) -> str:
-    return figure_text(found.mean * scale)
-
-
-def figure_text(value: float) -> str:
-    """Three digits behind the point, of small values three that are not 0."""
-    if float(value).is_integer() or not math.isfinite(value):
-        return decimal(value, 0)
-    if abs(value) >= 100:
-        return decimal(value, 1)
-    return decimal(value, max(3, 2 - math.floor(math.log10(abs(value)))))
+def _mean(metric: Metric, found: Mean | None) -> Cell:
+    if found is None:
+        return Cell(NOT_AVAILABLE, MUTED)
+    return Cell(metric.text(found.value))
 
 
 def _runs(answer: Answer) -> Table:
@@ -462,10 +454,9 @@ def _runs(answer: Answer) -> Table:
 
 def _throughput(row: tuple[PointAnswer, Run]) -> str:
     """Return the throughput of a run of one operation."""
-    for one in row[1].operations.values():
-        if (found := one["throughput_per_s"]) is not None:
-            return decimal(found)
-    return NOTHING
+    run = row[1]
+    found = (run.figures.get(THROUGHPUT.name_of(title)) for title in run.operations)
+    return decimal(next(found, None))
 
 
 def _chart(answer: Answer, place: ChartPlace) -> str:
@@ -482,40 +473,31 @@ def _chart(answer: Answer, place: ChartPlace) -> str:
         for number, label in enumerate(labels)
     }
     panels = {
-        "throughput (/s)": _lines(answer, axis, places, "throughput_per_s", 1.0),
-        "response time p99 (ms)": _lines(
-            answer, axis, places, "response_time_p99_us", 1e-3
-        ),
+        metric.title: _lines(answer, axis, places, metric)
+        for metric in (THROUGHPUT, _P99)
     }
     ticks = {at: str(label) for label, at in places.items()}
     return draw_lines(place, panels, ticks, axis)
 
 
 def _lines(
-    answer: Answer, axis: str, places: Mapping[Value, float], metric: str, scale: float
+    answer: Answer, axis: str, places: Mapping[Value, float], metric: Metric
 ) -> list[Line]:
     """One for each operation and combination of the other axes' values."""
     from ldapslam.reports.charts.charts import Line
 
-    titles = list(dict.fromkeys(t for one in answer.points for t in one.operations))
+    titles = answer.operations
     lines = []
     for title in titles:
         for rest, points in curve(answer, axis):
             words = [f"{name}={value}" for name, value in rest.items()]
             words[:0] = [title] * (len(titles) > 1 or not words)
-            found = [
-                (places[one.point.values[axis]], one.operations[title][metric])
-                for one in points
-                if metric in one.operations.get(title, {})
-            ]
             marks = [
-                (
-                    at,
-                    one.mean * scale,
-                    None if one.low is None else one.low * scale,
-                    None if one.high is None else one.high * scale,
+                metric.point(
+                    places[one.point.values[axis]], found.value, found.interval
                 )
-                for at, one in found
+                for one in points
+                if (found := one.figures.get(metric.name_of(title)))
             ]
             if marks:
                 lines.append(Line(" ".join(words), marks))
@@ -534,7 +516,7 @@ def answer_json(answer: Answer, compared: Comparisons | None = None) -> dict[str
         "repeats": answer.study.repeats,
         "method": "mean over valid runs; 95 % interval of Student's t over runs",
         "points": [_point_json(one) for one in answer.points],
-        "table": answer.study.table and _table_json(answer, answer.study.table),
+        "table": answer.study.table and answer.study.table.model_dump(),
         "comparisons": [
             # each run's result.json has what `runs` would repeat
             {"values": dict(one.values), **document_of(one.comparison), "runs": None}
@@ -545,35 +527,6 @@ def answer_json(answer: Answer, compared: Comparisons | None = None) -> dict[str
             for one in (compared.left_out if compared else ())
         ],
         "cautions": list(_cautions(answer, compared)),
-    }
-
-
-def _table_json(answer: Answer, of: StudyTable) -> dict[str, Any]:
-    return {
-        "title": of.title,
-        "source": of.source or None,
-        "figures": dict(of.columns),
-        "rows": [
-            {
-                "values": dict(row.values),
-                "measured": {
-                    name: None
-                    if row.point is None or name not in row.point.figures
-                    else _estimate_json(row.point.figures[name])
-                    for name in of.columns
-                },
-                "published": {name: row.published.get(name) for name in of.columns},
-            }
-            for row in _rows(answer, of)
-        ],
-    }
-
-
-def _estimate_json(one: Estimate) -> dict[str, Any]:
-    return {
-        "mean": one.mean,
-        "ci95": None if one.low is None else [one.low, one.high],
-        "runs": list(one.values),
     }
 
 
@@ -593,8 +546,5 @@ def _point_json(one: PointAnswer) -> dict[str, Any]:
             }
             for run in one.runs
         ],
-        "operations": {
-            title: {metric: _estimate_json(found) for metric, found in metrics.items()}
-            for title, metrics in one.operations.items()
-        },
+        "figures": {name: found.document() for name, found in one.figures.items()},
     }

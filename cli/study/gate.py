@@ -32,8 +32,9 @@ from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 if TYPE_CHECKING:
     from ldapslam.cli.study.gate_sides import Side
     from ldapslam.jobs.model import Job
+    from ldapslam.reports.figures import Key
     from ldapslam.studies.baseline import Baseline
-    from ldapslam.studies.gate import Key, Tolerances
+    from ldapslam.studies.gate import Tolerances
 
 
 @command("gate")
@@ -270,7 +271,7 @@ def gate_command(
 def _criteria(
     metrics: Sequence[str], tolerances: Sequence[str]
 ) -> tuple[Sequence[str], Tolerances]:
-    from ldapslam.reports.comparing.readings import metric_of
+    from ldapslam.reports.figures import metric_of
     from ldapslam.studies.gate import DEFAULT_METRICS, Tolerances
 
     try:
@@ -334,7 +335,7 @@ def _held(job: Job) -> frozenset[str]:
 def _check_metrics(job: Job, metrics: Sequence[str]) -> None:
     """ConfigError for a metric that no operation of the job can have."""
     from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE, STREAM_METRICS
-    from ldapslam.reports.comparing.readings import metric_of
+    from ldapslam.reports.figures import metric_of
 
     kinds = {kind for one in job.streams for _, kind in one.request_names}
     has_times = bool(kinds - set(KINDS_WITHOUT_RESPONSE))

@@ -11,8 +11,8 @@ from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.cli.console import say
 from ldapslam.cli.study.gate_runs import Runs, is_sound
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
-from ldapslam.reports.comparing.readings import Readings, readings_of
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
+from ldapslam.reports.figures import Readings, readings_of
 from ldapslam.reports.model import Summary
 from ldapslam.studies.baseline import Baseline, refusal
 from ldapslam.studies.gate import (
@@ -82,7 +82,7 @@ class Making:
             except _NoMore as error:
                 return self._end(str(error))
             readings = {
-                side: readings_of(summary) if summary else {}
+                side: readings_of(summary.figures) if summary else {}
                 for side, summary in pair.items()
             }
             is_repeated = is_first and self._lengthen_runs(readings[OLD])
@@ -163,7 +163,7 @@ class Making:
                 if self.differences and not allow_differences:
                     raise refusal(self.differences)
             self._gate.add(
-                readings_of(summary) if summary else {},
+                readings_of(summary.figures) if summary else {},
                 other_cpu_share=self._runs.other_cpu_share if summary else None,
             )
             if why := self._ended():

@@ -30,7 +30,7 @@ from ldapslam.cli.study.other_load import OtherLoad
 from ldapslam.cli.submission import JobFile, request_of, say_doubts
 from ldapslam.jobs.doubts import unsupported_thresholds
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.comparing.readings import readings_of
+from ldapslam.reports.figures import readings_of
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.results.store import Store
 from ldapslam.studies.gate import NEW, Made
@@ -188,7 +188,7 @@ class Runs:
                 is_sound(summary),
                 summary.run.finished_utc or "",
                 uncertain=summary.uncertain,
-                readings=readings_of(summary),
+                readings=readings_of(summary.figures),
                 other_cpu_share=self.other_cpu_share,
             )
         )

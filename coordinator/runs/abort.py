@@ -19,21 +19,9 @@ from ldapslam.jobs.fields.thresholds import (
     share_of,
 )
 from ldapslam.jobs.run_plan import RunPlan
-from ldapslam.proto.common_pb2 import (
-    METRIC_RESPONSE_TIME,
-    METRIC_SERVICE_TIME,
-    OUTCOME_EXPECTED,
-    OUTCOME_SUCCEEDED,
-    OperationInterval,
-    Snapshot,
-)
+from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
+from ldapslam.proto.fields import METRICS, OUTCOMES
 from ldapslam.results.histogram import Histogram
-
-_METRICS = {
-    "response_time": METRIC_RESPONSE_TIME,
-    "service_time": METRIC_SERVICE_TIME,
-}
-_OUTCOMES = {"succeeded": OUTCOME_SUCCEEDED, "expected": OUTCOME_EXPECTED}
 
 
 class AbortWatch:
@@ -64,7 +52,7 @@ class AbortWatch:
             return ""
         start_ns = min(one.start_ns for one in whole)
         end_ns = max(one.end_ns for one in whole)
-        length_ns = sum(one.end_ns - one.start_ns for one in whole) // len(whole)
+        length_ns = length_of(snapshots)
         # as the verdict counts them
         if index + 1 < len(self._ends_ns):
             planned_ns = self._ends_ns[index + 1] - self._ends_ns[index]
@@ -130,13 +118,13 @@ class AbortWatch:
         }
         if threshold.metric == "errors":
             return share_of("errors", counts)
-        wanted = _OUTCOMES[self._plan.stream(key[0]).operation(key[1]).shown_outcome]
+        wanted = self._plan.stream(key[0]).operation(key[1]).shown_outcome
         times = Histogram.merge(
-            histogram.packed
+            one.packed
             for row in rows
-            for histogram in row.histograms
-            if histogram.metric == _METRICS[threshold.metric]
-            and histogram.outcome == wanted
+            for one in row.histograms
+            if METRICS[one.metric - 1] == threshold.metric
+            and OUTCOMES[one.outcome - 1] == wanted
         )
         # above every time, as the verdict has it
         times.unanswered = sum(counts[name] for name in some)
@@ -145,6 +133,14 @@ class AbortWatch:
             return None
         value_ns = times.percentile(p)
         return math.inf if value_ns is None else value_ns / 1000
+
+
+def length_of(snapshots: Sequence[Snapshot]) -> int:
+    """Return the length of an interval in ns: the mean of the agents that go on after
+    it. Each agent closes its interval by itself, so the time from the earliest start to
+    the latest end would count some time twice."""
+    whole = [one for one in snapshots if not one.final] or snapshots
+    return sum(one.end_ns - one.start_ns for one in whole) // len(whole)
 
 
 def _by_operation(

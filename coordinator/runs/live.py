@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ldapslam.coordinator.bounds import Bound, note_exceeded
-from ldapslam.coordinator.runs.abort import AbortWatch
+from ldapslam.coordinator.runs.abort import AbortWatch, length_of
 from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream, RunPlan
 from ldapslam.proto import common_pb2
 from ldapslam.proto.common_pb2 import (
@@ -110,7 +110,7 @@ class LiveStatistics:
                 gauges[gauge.stream].append(gauge)
         # streams without connections send nothing
         down = [name for name, of in gauges.items() if any(one.down_ns for one in of)]
-        length_s = _length_s(snapshots)
+        length_s = length_of(snapshots) / _NS_PER_S
         return IntervalFigures(
             index=index,
             phase=snapshots[0].phase,
@@ -140,11 +140,12 @@ class LiveStatistics:
         )
 
 
-def _length_s(snapshots: list[Snapshot]) -> float:
-    """The mean of the agents that go on after it: they close their intervals apart, so
-    from the first one's start to the last one's end would count some time twice."""
-    whole = [one for one in snapshots if not one.final] or snapshots
-    return sum(one.end_ns - one.start_ns for one in whole) / len(whole) / _NS_PER_S
+class _Part(NamedTuple):
+    """One operation of a stream."""
+
+    planned: PlannedOperation
+    rows: Sequence[OperationInterval]
+    times: Histogram
 
 
 def _stream_figures(
@@ -168,56 +169,44 @@ def _stream_figures(
     if length_s > 0:
         down_s = sum(row.down_ns for row in gauges) / _NS_PER_S
         figures.connections_down = down_s / length_s
-    failures: Counter[int] = Counter()
-    times = []
-    for operation, rows in operations.items():
-        of = figures.operations.add(
-            operation=operation,
-            completed=sum(row.completed for row in rows),
-            errors=sum(row.failed + row.timed_out + row.unresolved for row in rows),
+    parts = [
+        _Part(
+            planned.operation(name),
+            rows,
+            Histogram.merge(one.packed for row in rows for one in _response_times(row)),
         )
-        asked = planned.operation(operation)
-        failed = _failures(rows, asked)
-        _set_error_code(of, failed)
-        failures += failed
-        if asked.kind == "search":
-            of.searches = of.completed
-            of.entries = sum(row.entries for row in rows)
-            of.empty = sum(row.empty for row in rows)
-        of.throughput_per_s = of.completed / length_s if length_s > 0 else 0.0
-        figures.throughput_per_s += of.throughput_per_s
-        figures.completed += of.completed
-        figures.errors += of.errors
-        figures.searches += of.searches
-        figures.entries += of.entries
-        figures.empty += of.empty
-        times.append(
-            Histogram.merge(one.packed for row in rows for one in _response_times(row))
+        for name, rows in operations.items()
+    ]
+    for part in parts:
+        _set_figures(
+            figures.operations.add(operation=part.planned.name), [part], length_s
         )
-        _set_times(of, times[-1])
-    _set_error_code(figures, failures)
-    _set_times(figures, times[0] if len(times) == 1 else Histogram.union(times))
+    _set_figures(figures, parts, length_s)
     return figures
 
 
-def _failures(
-    rows: Iterable[OperationInterval], planned: PlannedOperation
-) -> Counter[int]:
-    """Responses by their unexpected result codes."""
-    found: Counter[int] = Counter()
-    for row in rows:
-        found.update(row.result_codes)
-    return Counter(
-        {code: found[code] for code in found if code not in planned.accepted_codes}
-    )
-
-
-def _set_error_code(
-    figures: StreamFigures | OperationFigures, failures: Counter[int]
+def _set_figures(
+    figures: StreamFigures | OperationFigures, parts: Sequence[_Part], length_s: float
 ) -> None:
-    for code, number in failures.most_common(1):
-        if number:
+    failures: Counter[int] = Counter()
+    for planned, rows, _ in parts:
+        figures.completed += sum(row.completed for row in rows)
+        figures.errors += sum(
+            row.failed + row.timed_out + row.unresolved for row in rows
+        )
+        if planned.kind == "search":
+            figures.searches += sum(row.completed for row in rows)
+            figures.entries += sum(row.entries for row in rows)
+            figures.empty += sum(row.empty for row in rows)
+        for row in rows:
+            for code, count in row.result_codes.items():
+                failures[code] += count * (code not in planned.accepted_codes)
+    figures.throughput_per_s = figures.completed / length_s if length_s > 0 else 0.0
+    for code, count in failures.most_common(1):
+        if count:
             figures.error_code = code
+    times = [part.times for part in parts]
+    _set_times(figures, times[0] if len(times) == 1 else Histogram.union(times))
 
 
 def _set_times(figures: StreamFigures | OperationFigures, times: Histogram) -> None:

@@ -54,6 +54,7 @@ from ldapslam.reports.collect.timeline import (
 )
 from ldapslam.reports.document import BAD, GOOD, ChartPlace
 from ldapslam.reports.document import MUTED as TONE_MUTED
+from ldapslam.reports.figures import Point
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import THIN
@@ -468,8 +469,7 @@ class Line:
     """Values with their intervals, at places on the axis."""
 
     label: str
-    #: (place, value, lower end, upper end); the ends None without an interval.
-    points: Sequence[tuple[float, float, float | None, float | None]]
+    points: Sequence[Point]
     is_joined: bool = True
     #: Whether a cross is on each point; empty: on none.
     crossed: Sequence[bool] = ()

@@ -33,6 +33,29 @@ POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric of a run, or of several runs their mean."""
+
+    value: float | None
+    #: 95 % confidence interval; None where there is none.
+    interval: Estimate | None
+    #: Measured of each run, in their order.
+    of_runs: tuple[float | None, ...]
+
+    def document(self) -> dict[str, object]:
+        return {
+            "value": self.value,
+            "ci95": self.interval and [finite(end) for end in self.interval[1:]],
+            "runs": list(self.of_runs),
+        }
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """new / old where `is_ratio`, else new - old; with its 95 % confidence interval."""
 

@@ -18,19 +18,20 @@ import numpy as np
 from ldapslam.reports.comparing.change import (
     LEVEL,
     Change,
+    Measured,
     difference_of_estimates,
     difference_of_means,
     mean_of,
     ratio_of_estimates,
     ratio_of_means,
 )
-from ldapslam.reports.comparing.readings import (
+from ldapslam.reports.figures import (
+    Figure,
     Metric,
     Readings,
     keys_of,
     readings_of,
 )
-from ldapslam.reports.figures import Figure
 from ldapslam.reports.many_tests import holm
 from ldapslam.reports.model import Summary
 from ldapslam.reports.uncertainty import Estimate
@@ -59,17 +60,6 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """A metric of a side; of repeats their mean, geometric where changes are ratios."""
-
-    value: float | None
-    #: 95 % confidence interval; None where there is none.
-    interval: Estimate | None
-    #: Value of each run that takes part, in the order of the side.
-    of_runs: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """One metric of one side against the baseline's."""
 
@@ -77,8 +67,8 @@ class Finding:
     operation: str
     metric: Metric
     side: str
-    old: Value
-    new: Value
+    old: Measured
+    new: Measured
     #: BY_RUNS or BY_BATCHES.
     sample: str
     #: None where nothing can be said, or where neither side has errors.
@@ -130,7 +120,11 @@ def compare_sides(
         if not run.is_judged or (run.verdict == "INVALID" and not include_invalid)
     )
     readings = [
-        [readings_of(run) for run in side.runs if run.run.run_id not in excluded]
+        [
+            readings_of(run.figures)
+            for run in side.runs
+            if run.run.run_id not in excluded
+        ]
         for side in sides
     ]
     keys = keys_of([run for side in readings for run in side])
@@ -202,19 +196,21 @@ def _needs_value(readings: list[list[Figure | None]]) -> str:
     return ""
 
 
-def _value(metric: Metric, readings: Sequence[Figure | None]) -> Value:
+def _value(metric: Metric, readings: Sequence[Figure | None]) -> Measured:
+    """Return the value of a side; the mean of repeats is geometric where changes are
+    ratios."""
     of_runs = tuple(one.value if one else None for one in readings)
     known = np.array([value for value in of_runs if value is not None])
     if len(of_runs) == 1 and readings[0]:
-        return Value(of_runs[0], readings[0].interval, of_runs)
+        return Measured(of_runs[0], readings[0].interval, of_runs)
     if not of_runs or len(known) < len(of_runs):
-        return Value(None, None, of_runs)
+        return Measured(None, None, of_runs)
     if metric.is_ratio and known.min() <= 0:
-        return Value(float(known.mean()), None, of_runs)
+        return Measured(float(known.mean()), None, of_runs)
     found = mean_of(known, is_ratio=metric.is_ratio)
     if found is None:
-        return Value(float(known[0]), None, of_runs)
-    return Value(found.value, found, of_runs)
+        return Measured(float(known[0]), None, of_runs)
+    return Measured(found.value, found, of_runs)
 
 
 def _by_batches(

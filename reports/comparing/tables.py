@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.reports.comparing.change import LEVEL, Change
+from ldapslam.reports.comparing.change import LEVEL, Change, Measured, finite
 from ldapslam.reports.comparing.comparison import (
     BY_BATCHES,
     BY_RUNS,
@@ -19,10 +19,8 @@ from ldapslam.reports.comparing.comparison import (
     Comparison,
     Finding,
     Side,
-    Value,
 )
 from ldapslam.reports.comparing.making import Facts, differences_of
-from ldapslam.reports.comparing.readings import Metric
 from ldapslam.reports.document import (
     BAD,
     CAUTION,
@@ -33,6 +31,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import Metric
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.bulk_imports import compared
@@ -192,7 +191,7 @@ def _samples(comparison: Comparison) -> dict[str, str]:
 
 
 #: Metric's title, side, metric, value, finding; of the baseline without a finding.
-_Row = tuple[str, str, Metric, Value, Finding | None]
+_Row = tuple[str, str, Metric, Measured, Finding | None]
 
 
 def _figures(comparison: Comparison) -> list[Table]:
@@ -231,21 +230,14 @@ def _figures_of(title: str, baseline: str, rows: Sequence[_Row]) -> Table:
     )
 
 
-def _value(metric: Metric, value: Value) -> Cell:
+def _value(metric: Metric, value: Measured) -> Cell:
     if value.value is None:
         return Cell(NOT_AVAILABLE, MUTED)
-    text = _figure(value.value * metric.scale)
+    text = metric.text(value.value)
     if value.interval is None:
         return Cell(text)
-    low, high = (_figure(end * metric.scale) for end in value.interval[1:])
+    low, high = map(metric.text, value.interval[1:])
     return Cell(f"{text} ({low} to {high})")
-
-
-def _figure(value: float) -> str:
-    """Four figures, and all digits before the point."""
-    if value == 0 or not math.isfinite(value):
-        return decimal(value, 0)
-    return decimal(value, max(0, 3 - math.floor(math.log10(abs(value)))))
 
 
 def _change(finding: Finding | None) -> Cell | str:
@@ -299,13 +291,13 @@ def _finding(one: Finding) -> dict[str, Any]:
         "side": one.side,
         "verdict": one.verdict,
         "sample": one.sample,
-        "old": _value_of(one.old),
-        "new": _value_of(one.new),
+        "old": one.old.document(),
+        "new": one.new.document(),
         "ratio": _change_of(change) if change and change.is_ratio else None,
         "difference": _change_of(change) if change and not change.is_ratio else None,
         "p": change and change.p,
         "adjusted_p": one.adjusted_p,
-        "detectable": _finite(one.detectable),
+        "detectable": finite(one.detectable),
         "needs": one.needs,
     }
 
@@ -313,17 +305,7 @@ def _finding(one: Finding) -> dict[str, Any]:
 def _change_of(change: Change) -> dict[str, Any]:
     return {
         "value": change.value,
-        "ci95": [_finite(change.low), _finite(change.high)],
+        "ci95": [finite(change.low), finite(change.high)],
         "standard_error": change.error,
-        "degrees_of_freedom": _finite(change.freedom),
+        "degrees_of_freedom": finite(change.freedom),
     }
-
-
-def _value_of(value: Value) -> dict[str, Any]:
-    ends = value.interval and [_finite(end) for end in value.interval[1:]]
-    return {"value": value.value, "ci95": ends, "runs": list(value.of_runs)}
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity."""
-    return value if value is not None and math.isfinite(value) else None

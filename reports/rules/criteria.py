@@ -130,7 +130,7 @@ def _judge(
 ) -> ThresholdResult:
     found: dict[str, Judged] = {}
     for figure in figures:
-        of = figure.stream if figure.operation == "*" else ".".join(figure.place)
+        of = figure.title
         if threshold.hold_ns:
             found[of] = _judge_hold(threshold, figure.place, evidence, blamed)
         elif threshold.per:
@@ -423,9 +423,9 @@ def _judge_one(
             if threshold.statistic == "mean" and threshold.metric == "response_time":
                 return one.mean(value)
     if value is None:
+        detail = f"needs {figure.needs}" if figure.needs else ""
         if figure.is_too_small:
-            return Judged(Outcome.UNCERTAIN, None, "n/a", "", _too_few(figure), LONGER)
-        detail = _why_none(figure)
+            return Judged(Outcome.UNCERTAIN, None, "n/a", "", detail, LONGER)
         shown = "n/a" if detail else threshold.format(None)
         return Judged(Outcome.MISSED, None, shown, "", detail)
     outcome = Outcome.MET if threshold.holds(value) else Outcome.MISSED
@@ -479,15 +479,3 @@ def _judge_unsent(
         return known._replace(outcome=Outcome.MET)
     detail = "overloaded: this many arrivals still waited for a connection"
     return known._replace(detail=detail)
-
-
-def _too_few(figure: Figure) -> str:
-    """Return why the values are too few for the percentile."""
-    needed = samples_needed(PERCENTILES[figure.statistic or ""])
-    return f"{figure.statistic} needs {needed:,} values, there are {figure.sample:,}"
-
-
-def _why_none(figure: Figure) -> str:
-    if figure.unanswered:
-        return f"{figure.unanswered:,} requests had no response"
-    return "the stream did not reach its count" if figure.metric == "elapsed" else ""

@@ -338,7 +338,9 @@ def _with_ms(times: Distribution, name: str) -> str:
     """Or why there is none."""
     if (value_us := statistic_us(times, name)) is not None:
         return f"{milliseconds(value_us)} ms"
-    return grouped(times.why_missing(name)) if times.sample else _NO_SUCCESS
+    if not times.sample:
+        return _NO_SUCCESS
+    return grouped(f"{NOT_AVAILABLE}: needs {times.needs(name)}")
 
 
 def _thresholds(summary: Summary) -> Table:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.command_line import ldapslam
+from support.figures import value_of
 
 #: The example template: the suffix and ou=People are entries too.
 PEOPLE, ENTRIES = 300, 302
@@ -97,8 +98,8 @@ def test_every_import_is_timed_and_leaves_nothing(folder: Path) -> None:
         ("slapadd", "slapadd", ENTRIES, True),
     ]
     for one in imports:
-        times = result["streams"][one["stream"]]["import"]["service_time_us"]
-        assert 0 < one["seconds"] <= times["max"] / 1e6
+        longest_us = value_of(result, f"{one['stream']}.import.service_time.max")
+        assert 0 < one["seconds"] <= longest_us / 1e6
         assert one["cpu_user_s"] + one["cpu_system_s"] > 0
         assert one["peak_memory_bytes"] > 1 << 20
         assert one["database_bytes"] > 1 << 14

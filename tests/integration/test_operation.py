@@ -185,8 +185,8 @@ def test_an_ended_run_gets_its_verdict_in_list_and_show(
     assert (document["run_id"], document["verdict"]) == (failing, verdict)
     assert document["reasons"] == list(summary.reasons)
     [operation] = summary.operations
-    figures = document["figures"]["readers.search"]
-    assert figures["throughput_per_s"] == round(operation.throughput_per_s or 0, 3)
+    throughput = document["figures"]["readers.search.throughput"]
+    assert throughput == pytest.approx(operation.throughput_per_s)
     [text] = [e.text for e in fleet.run(failing).events if e.kind.startswith("on_run_")]
     assert text == f"{verdict}: the command ended with exit status 3"
 

@@ -23,6 +23,7 @@ from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import read_logs
 from ldapslam.lab import Server
 from support.command_line import ldapslam
+from support.figures import value_of
 from support.lab import LOGGED, Lab
 
 PEOPLE = "ou=people,dc=example,dc=com"
@@ -265,7 +266,7 @@ def test_a_replay_ends_with_its_log_and_is_certified(
     [facts, *_] = result["manifest"]["agents"].values()
     counted = result["totals"].values()
     assert sum(one["sent"] for one in counted) == facts["replays"]["log"]["count"]
-    elapsed_s = result["connections"]["log"]["elapsed_s"]
+    elapsed_s = value_of(result, "log.*.elapsed") / 1e6
     assert least_s < elapsed_s < least_s + 3
     assert result["measured_s"] == pytest.approx(elapsed_s)
 

@@ -56,10 +56,12 @@ def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) 
     done = ldapslam("study", "study.yaml", *uri(lab), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     study = read(tmp_path, "study-small/study.json")
-    one, eight = (point["operations"]["readers.search"] for point in study["points"])
-    ratio = eight["throughput_per_s"]["mean"] / one["throughput_per_s"]["mean"]
+    one, eight = (
+        point["figures"]["readers.search.throughput"] for point in study["points"]
+    )
+    ratio = eight["value"] / one["value"]
     assert 4 < ratio < 10
-    assert len(eight["throughput_per_s"]["runs"]) == 2
+    assert len(eight["runs"]) == 2
     (comparison,) = study["comparisons"]
     (found,) = [
         one

@@ -4,15 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from ldapslam.reports.comparing.readings import metric_of
-from ldapslam.reports.figures import Figure, figures_json
+from ldapslam.reports.figures import Figure, figures_json, metric_of
 from ldapslam.reports.uncertainty import Estimate
 
 
 def figure(value: float | None, needs: str = "", sample: int = 0) -> Figure:
     """A figure of which only the value matters."""
     return Figure("", "", "", None, value, needs=needs, sample=sample)
+
+
+def value_in(result: Mapping[str, Any], name: str) -> float | None:
+    """The value of a figure of a result.json, in us, per s, a share or a count."""
+    value: float | None = result["figures"][name]["value"]
+    return value
+
+
+def value_of(result: Mapping[str, Any], name: str) -> float:
+    value = value_in(result, name)
+    assert value is not None, result["figures"][name]
+    return value
 
 
 def result_figures(

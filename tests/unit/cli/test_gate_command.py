@@ -26,7 +26,7 @@ from ldapslam.cli.study.gate_runs import Runs
 from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
 from ldapslam.reports.comparing.making import facts_before
-from ldapslam.reports.comparing.readings import METRICS
+from ldapslam.reports.figures import METRICS
 from ldapslam.studies.baseline import Baseline, BaselineRun, GateFile, save_baseline
 from ldapslam.studies.gate import Made
 from ldapslam.studies.study_file import StudyLab
@@ -109,7 +109,7 @@ class _MadeUpRuns:
 
     def run(self, side: str) -> SimpleNamespace:
         self.made.append(Made(side, f"run-{len(self.made)}", "PASS", (), True))
-        return SimpleNamespace(verdict="PASS", reasons=(), rules=())
+        return SimpleNamespace(verdict="PASS", reasons=(), rules=(), figures=())
 
 
 class _DyingRuns(_MadeUpRuns):

@@ -16,7 +16,7 @@ from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.units import NS_PER_S
 from ldapslam.cli.study import gate_making
 from ldapslam.cli.study.gate_making import Making
-from ldapslam.reports.comparing.readings import METRICS, Readings
+from ldapslam.reports.figures import METRICS, Readings
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.studies.gate import (
     CANNOT_TELL,
@@ -80,13 +80,17 @@ class Runs:
         rule = SimpleNamespace(passed=number not in self._spoilt, cause=Cause.GENERATOR)
         verdict = self._verdict(number, side)
         return SimpleNamespace(
-            verdict=verdict, reasons=("too late",), side=side, rules=[rule]
+            verdict=verdict,
+            reasons=("too late",),
+            side=side,
+            rules=[rule],
+            figures=side,
         )
 
     def note_gone(self, side: str, why: str) -> None:
         self.gone.append((side, why))
 
-    def readings(self, _: Any) -> Readings:
+    def readings(self, side: Any) -> Readings:
         return {THROUGHPUT: figure(next(self.values))}
 
 
@@ -255,7 +259,7 @@ class ShortRuns(Runs):
 
     metrics = ("throughput", "p99")
 
-    def readings(self, _: Any) -> Readings:
+    def readings(self, side: Any) -> Readings:
         sample = round(400 * self.duration_ns / NS_PER_S)
         needs = f"1,000 requests (it has {sample})"
         p99 = figure(None, needs, sample)
@@ -321,9 +325,9 @@ def test_a_percentile_is_left_out_of_the_operations_alone_that_lack_it(
     """Of the others runs are made long enough."""
 
     class RarelyModified(ShortRuns):
-        def readings(self, summary: Any) -> Readings:
+        def readings(self, side: Any) -> Readings:
             rare = figure(None, "1,000 requests (it has 4)", 4)
-            return {**super().readings(summary), ("modify", METRICS["p99"]): rare}
+            return {**super().readings(side), ("modify", METRICS["p99"]): rare}
 
     runs = RarelyModified(each_s=2.0)
     gate, made, _ = make(runs, LIMIT_S, ["p99"])
@@ -355,9 +359,9 @@ def test_a_percentile_that_the_new_side_alone_lacks_is_not_left_out(
     make: Make,
 ) -> None:
     class OldHasIt(ShortRuns):
-        def readings(self, summary: Any) -> Readings:
-            found = super().readings(summary)
-            if summary.side == OLD:
+        def readings(self, side: Any) -> Readings:
+            found = super().readings(side)
+            if side == OLD:
                 found[P99] = figure(3000.0, "", 2000)
             return found
 

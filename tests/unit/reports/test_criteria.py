@@ -498,7 +498,7 @@ OPERATIONS = [
     ),
     case(
         *("too few values", "INVALID"),
-        "p99_99 needs 100,000 values, there are 10,000",
+        "needs 100,000 values (it has 10,000)",
         "load.search.send_lag.p99.99 < 1ms",
         change=late(1.0, 0.01),
     ),

@@ -87,7 +87,7 @@ def test_requests_without_an_answer_rank_above_every_response_time(
         assert times.percentiles_us["p99"] is None
         assert times.ci95_us["p99"] is None
         assert (times.min_us, times.max_us) == (before.min_us, None)
-        assert (times.mean_us, times.stddev_us) == (None, None)
+        assert times.mean_us is None
         assert math.isnan(search.curves[metric].values_us[-1])
     for metric in ("send_lag", "receive_lag", "backlog_wait"):
         assert search.times[metric] == answered.times[metric]

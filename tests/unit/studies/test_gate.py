@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from ldapslam.base.fault import Fault
-from ldapslam.reports.comparing.readings import METRICS, Readings
 from ldapslam.reports.comparing.sequential import Plan, looks
 from ldapslam.reports.document import Table
+from ldapslam.reports.figures import METRICS, Readings
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.gate import (
     ANSWERS,

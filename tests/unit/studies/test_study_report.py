@@ -11,9 +11,10 @@ import pytest
 from ldapslam.cli.outcome import put_report
 from ldapslam.reports.document import BAD, CAUTION, GOOD, Table
 from ldapslam.reports.formats.text import render_text
-from ldapslam.studies.answer import Answer, PointAnswer, Run, estimate_of
+from ldapslam.reports.typeset import figure_text
+from ldapslam.studies.answer import Answer, PointAnswer, Run
 from ldapslam.studies.points import Point, points_of
-from ldapslam.studies.report import figure_text, study_document, write_study
+from ldapslam.studies.report import study_document, write_study
 from ldapslam.studies.runner import Ended
 from ldapslam.studies.study_file import Study
 from support.invocation import with_json
@@ -28,20 +29,13 @@ ONE, FOUR = points_of(STUDY, {"j.yaml": ["clients"]})
 def run(verdict: str, repeat: int, attempt: int = 1, *, per_s: float = 100.0) -> Run:
     ended = Ended(0, repeat, attempt, "f", 0, verdict, "", 1.0, {})
     why = f"{verdict} {repeat}.{attempt}"
-    operation = {"throughput_per_s": per_s, "error_share": 0.000123}
+    figures = {"r.search.throughput": per_s, "r.search.errors": 0.000123}
     finished = f"2026-03-01T12:0{repeat}:0{attempt}.000000+00:00"
-    return Run(ended, "id", (why,), {"r.search": operation}, finished)
+    return Run(ended, "id", (why,), figures, ("r.search",), finished)
 
 
 def point(of: Point, *runs: Run) -> PointAnswer:
-    found = PointAnswer(of, runs, {})
-    values: dict[str, list[float]] = {}
-    for one in found.valid:
-        for name, value in one.operations["r.search"].items():
-            assert value is not None
-            values.setdefault(name, []).append(value)
-    metrics = {name: estimate_of(of_name) for name, of_name in values.items()}
-    return PointAnswer(of, runs, {"r.search": metrics})
+    return PointAnswer(of, runs)
 
 
 def test_the_reasons_are_of_what_makes_the_verdict() -> None:
