@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import ldap
 import pytest
 
 from ldapslam.agent.ledgers.cleanup import (
@@ -23,7 +22,9 @@ from ldapslam.agent.ledgers.cleanup import (
 from ldapslam.agent.ledgers.folder import LedgerFile, State, locked
 from support.lab import Lab
 from support.ledger import ledger_bytes, write_clean_up_plan
+from support.replication import supplier_of
 from support.tree import tree
+from support.waiting import wait_until
 
 #: createTimestamp has seconds, and a clean-up tolerates two of them.
 BEFORE_S = 10.0
@@ -31,10 +32,8 @@ BEFORE_S = 10.0
 
 @pytest.fixture
 def admin(lab: Lab) -> Any:
-    connection = ldap.initialize(lab.supplier.uri)
-    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
-    yield connection
-    connection.unbind_s()
+    with supplier_of(lab) as connection:
+        yield connection
 
 
 def add(connection: Any, dn: str) -> None:
@@ -209,10 +208,7 @@ def test_an_agent_that_lives_removes_what_its_killed_engine_left(
     add(admin, own)
     prepare(lab, folder, [(State.ADDED, own)])
     clean_up_aside(folder)
-    deadline_s = time.monotonic() + 30
-    while "1 entries removed, 0 left" not in caplog.text:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_until(lambda: "1 entries removed, 0 left" in caplog.text, "the clean-up")
     assert tree(lab) == before
     assert not folder.exists()
 
@@ -285,13 +281,11 @@ def test_what_takes_too_long_is_left_to_the_run_after(
 
 def test_389_ds_says_as_much_of_its_entries(ds389: Lab, tmp_path: Path) -> None:
     begun_s = time.time()
-    connection = ldap.initialize(ds389.supplier.uri)
-    connection.simple_bind_s(ds389.admin_dn, ds389.admin_password_file.read_text())
     top = f"ou=top,{ds389.people_dn}"
     names = [top, *(f"ou=a.{n},{top}" for n in range(20))]
-    for name in names:
-        add(connection, name)
-    connection.unbind_s()
+    with supplier_of(ds389) as connection:
+        for name in names:
+            add(connection, name)
     loaded, absent = f"uid=user.7,{ds389.people_dn}", f"ou=absent,{ds389.people_dn}"
     records = [(State.ADDED, name) for name in names[:10]]
     records += [(State.SENT, name) for name in names[10:]]

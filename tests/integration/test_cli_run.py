@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import yaml
 
+from ldapslam.agent._engine import Responder
 from support.command_line import Running, ldapslam
 from support.lab import Lab
 
@@ -39,7 +40,7 @@ validity: {{stall: 5s, disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 
 streams:
   - name: readers
     target: directory
-    load: {load}
+    load: {{clients: 2, think_time: 2ms}}
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 {rest}
@@ -50,25 +51,13 @@ def write_job(
     folder: Path,
     lab: Lab,
     *,
-    uri: str | None = None,
-    password_file: Path | None = None,
     tls: str = "",
     duration: str = "1s",
-    load: str = "{clients: 2, think_time: 2ms}",
     rest: str = "",
+    **others: str | Path,
 ) -> Path:
     path = folder / "job.yaml"
-    path.write_text(
-        JOB.format(
-            uri=uri or lab.supplier.uri,
-            dn=lab.admin_dn,
-            password_file=password_file or lab.admin_password_file,
-            tls=tls,
-            duration=duration,
-            load=load,
-            rest=rest,
-        )
-    )
+    path.write_text(lab.job(JOB, tls=tls, duration=duration, rest=rest, **others))
     return path
 
 
@@ -150,6 +139,22 @@ def test_a_missed_threshold_ends_with_1_and_json_makes_stdout_one_document(
     for stream in result["streams"].values():
         search = stream["search"]
         assert search["succeeded"] == search["entries_returned"] > 0
+
+
+def test_a_server_that_goes_away_makes_the_run_fail(tmp_path: Path) -> None:
+    responder = Responder()
+    responder.start()
+    words = ("quick", "search", responder.uri, "-b", "dc=x", "-c", "2", "-d", "3s")
+    with Running(*words, "--out", "here", cwd=tmp_path) as run:
+        run.wait_for_text(" measure ")
+        responder.stop()
+        assert run.wait() == 1, run.stderr
+    result = json.loads((tmp_path / "here" / "result.json").read_text())
+    missed = {
+        one["expression"]: one for one in result["thresholds"] if not one["passed"]
+    }
+    assert any(".outage.share " in expression for expression in missed)
+    assert any("unavailable for" in reason for reason in result["reasons"])
 
 
 # -- usage -----------------------------------------------------------------------------

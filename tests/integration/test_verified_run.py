@@ -4,7 +4,6 @@ after the load and probed during it; and a replica that is broken makes the run 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import ldap
@@ -58,15 +57,7 @@ PROBE = """\
 
 def job_file(lab: Lab, folder: Path, more: str = "") -> Path:
     job = folder / "verified.yaml"
-    job.write_text(
-        JOB.format(
-            supplier=lab.supplier.uri,
-            replicas=json.dumps([one.uri for one in lab.replicas]),
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-        )
-        + more
-    )
+    job.write_text(lab.job(JOB) + more)
     return job
 
 
@@ -144,6 +135,23 @@ def test_entries_that_differ_make_the_run_fail_and_are_named(
     (reason,) = result["reasons"]
     assert f"2 entries differ from {slapd_trio.supplier.uri} after the load" in reason
     assert f"{replica.uri} lacks '{lost}', has another mail in '{changed}'" in reason
+
+
+def test_a_replica_that_gets_nothing_makes_the_run_fail(
+    slapd_trio: Lab, submitting_fleet: SubmittingFleet, tmp_path: Path
+) -> None:
+    paused = slapd_trio.replicas[0]
+    slapd_trio.wait_in_sync(60)
+    slapd_trio.pause_replication(paused)
+    try:
+        job = job_file(slapd_trio, tmp_path)
+        code, result = submitting_fleet.submit(job, "verify.replication.within=1s")
+    finally:
+        slapd_trio.resume_replication(paused)
+        slapd_trio.wait_in_sync(60)
+    assert (code, result["verdict"]) == (ExitCode.FAIL, "FAIL"), result["reasons"]
+    assert not result["replication"]["converged"]
+    assert any(paused.uri in reason for reason in result["reasons"])
 
 
 def test_a_probe_says_before_the_load_that_a_replica_tells_nothing(

@@ -16,8 +16,15 @@ from typing import Any
 import pytest
 
 from support.directory import PEOPLE, Directory, differences
-from support.workload import AGENTS, WRITTEN, job_for, one_writer_job, run_job
-from support.workload_operations import WRITTEN_PEOPLE, person
+from support.workload import (
+    AGENTS,
+    WRITTEN,
+    WRITTEN_PEOPLE,
+    job_for,
+    one_writer_job,
+    person,
+    run_job,
+)
 
 KINDS = (
     *("search", "add", "modify", "delete", "modify_dn", "compare", "bind"),
@@ -80,7 +87,7 @@ def test_moves_controls_and_binds_are_counted_and_leave_the_tree(
 ) -> None:
     result = check(directory, one_writer_job(directory, tmp_path), agents=1)
     assert operation_count(result, directory) > 300
-    paged = result["streams"]["writer"]["paged"]
+    paged = result["streams"]["controls"]["paged"]
     # pages of 300, 300, 300 and 100 people
     assert paged["entries_returned"] == PEOPLE // 4 * paged["succeeded"] > 0
 
@@ -96,3 +103,13 @@ def test_many_operations_are_counted_as_the_server_does(
     miscounted = ("numSubordinates",)
     result = check(directory, job, timeout_s=600, ignore=miscounted)
     assert operation_count(result, directory) > 16_600 * scale
+
+
+def test_tree_is_as_it_was_unless_something_was_done(directory: Directory) -> None:
+    before, seven = directory.tree(), person("7")
+    assert len(before) == PEOPLE + 2
+    assert before[seven]["entryuuid"]
+    assert differences(before, directory.tree()) == []
+    assert differences(before, {**before, "uid=x": {}}) == ["uid=x: was left"]
+    changed = {**before, seven: {**before[seven], "sn": [b"Else"]}}
+    assert differences(before, changed) == [f"{seven}: sn: [b'Allen'] became [b'Else']"]
