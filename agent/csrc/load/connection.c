@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
-#define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
+/* A server that is away is tried again that long after the last attempt began. */
+#define PROBE_NS (SLAM_NS_PER_S / 20)
+
+/* Set-ups of connections that waited for a server: one in that time, on average. */
+#define FOLLOW_NS (SLAM_NS_PER_S / 5000)
 
 void
 slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
@@ -18,10 +21,10 @@ slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
 
     if (to == SLAM_CONN_STATES)
         abort();
-    if (from == SLAM_CONN_BACKOFF || to == SLAM_CONN_BACKOFF) {
+    if (from == SLAM_CONN_DOWN || to == SLAM_CONN_DOWN) {
         slam_flow_tally_down(flow, slam_clock_mono_ns());
-        flow->down_count -= from == SLAM_CONN_BACKOFF;
-        flow->down_count += to == SLAM_CONN_BACKOFF;
+        flow->down_count -= from == SLAM_CONN_DOWN;
+        flow->down_count += to == SLAM_CONN_DOWN;
     }
     flow->worker->replacing -= from == SLAM_CONN_REPLACING;
     flow->worker->replacing += to == SLAM_CONN_REPLACING;
@@ -98,16 +101,6 @@ count_dropped(const struct slam_slot *slot)
     slam_flow_op_record(slot->conn->flow, slot->op, slot->measured)->dropped++;
 }
 
-static uint64_t
-backoff_ns(struct slam_conn *conn)
-{
-    uint32_t doublings = conn->failures < 6 ? conn->failures : 6;
-    uint64_t wait = slam_earlier_ns(BACKOFF_FIRST_NS << doublings, BACKOFF_MAX_NS);
-
-    /* spread over [wait / 2, wait): many connections are lost at once */
-    return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
-}
-
 /* No session will begin on any connection of the flow. */
 static bool
 is_through(const struct slam_flow *flow)
@@ -115,18 +108,52 @@ is_through(const struct slam_flow *flow)
     return flow->worker->draining && flow->backlog_len == 0;
 }
 
-static void
-reconnect(struct slam_conn *conn, uint64_t now_ns)
+static struct slam_server *
+server_of(const struct slam_conn *conn)
 {
-    struct slam_worker *worker = conn->flow->worker;
+    return &conn->flow->servers[conn->request.uri_index];
+}
 
-    if (is_through(conn->flow)) {
+/* Has a connection that is down set up, not before due_ns. */
+static void
+reconnect(struct slam_conn *conn, uint64_t due_ns)
+{
+    if (is_through(conn->flow))
         slam_conn_move(conn, SLAM_CONN_CLOSE);
+    else
+        slam_connector_submit(conn->flow->worker->config.connector, &conn->request,
+                              due_ns);
+}
+
+/* The server is away: one connection tries it, the others wait for its success. */
+static void
+await_server(struct slam_conn *conn, uint64_t attempted_ns)
+{
+    struct slam_server *server = server_of(conn);
+
+    if (!server->probe) {
+        server->probe = conn;
+        reconnect(conn, attempted_ns + PROBE_NS);
         return;
     }
-    slam_connector_submit(worker->config.connector, &conn->request,
-                          now_ns + backoff_ns(conn));
-    conn->failures++;
+    STAILQ_INSERT_TAIL(&server->waiting, conn, in_waiting);
+    server->waiting_count++;
+}
+
+/* The server is there: the connections that waited follow, spread in time. */
+static void
+follow(struct slam_flow *flow, struct slam_server *server, uint64_t now_ns)
+{
+    uint64_t spread_ns = server->waiting_count * FOLLOW_NS;
+    struct slam_conn *conn;
+
+    while ((conn = STAILQ_FIRST(&server->waiting)) != NULL) {
+        STAILQ_REMOVE_HEAD(&server->waiting, in_waiting);
+        slam_conn_move(conn, SLAM_CONN_FOLLOW);
+        slam_connector_submit(flow->worker->config.connector, &conn->request,
+                              now_ns + slam_rng_below(&flow->reconnect_rng, spread_ns));
+    }
+    server->waiting_count = 0;
 }
 
 void
@@ -160,23 +187,22 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     const struct slam_transport *transport = conn->request.transport;
     const struct slam_transport_setup *setup = &conn->request.setup;
     struct slam_stream_record *record = slam_flow_stream_record(flow);
+    struct slam_server *server = server_of(conn);
     struct epoll_event event = {.events = SLAM_EPOLL_EVENTS, .data.ptr = conn};
 
     record->binds += setup->binds;
     record->extended += setup->extended;
+    if (server->probe == conn)
+        server->probe = NULL;
     if (!transport || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
                                 slam_transport_fd(transport), &event) != 0) {
         record->connect_failures++;
-        if (conn->state != SLAM_CONN_BACKOFF) { /* the attempt's time counts too */
+        if (conn->state != SLAM_CONN_DOWN) /* the attempt's time counts too */
             record->down_ns += setup->total_ns;
-            conn->missed_since_ns = now_ns - setup->total_ns;
-        }
         slam_conn_move(conn, SLAM_CONN_FAILED);
-        reconnect(conn, now_ns);
+        await_server(conn, now_ns - setup->total_ns);
         return;
     }
-    if (conn->state != SLAM_CONN_BACKOFF)
-        conn->missed_since_ns = now_ns;
     count_set_up(record, setup);
     if (!slam_transport_has_stamps(transport))
         atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
@@ -185,9 +211,9 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->has_abandoned = false;
     conn->requests = 0;
     conn->up_since_ns = now_ns;
-    conn->failures = 0;
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
+    follow(flow, server, now_ns);
 }
 
 void
@@ -233,8 +259,12 @@ lose(struct slam_conn *conn)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
     slam_flow_stream_record(conn->flow)->disconnects++;
     slam_conn_move(conn, SLAM_CONN_LOSE);
-    conn->missed_since_ns = now_ns;
-    reconnect(conn, now_ns);
+    /* one that answered no request was no better than a failed attempt */
+    if (server_of(conn)->probe ||
+        conn->requests <= conn->flow->stream->settings.in_flight)
+        await_server(conn, conn->up_since_ns);
+    else
+        reconnect(conn, now_ns);
 }
 
 static void
