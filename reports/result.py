@@ -294,6 +294,7 @@ def _connections(stream: StreamSummary) -> dict[str, Any]:
     """The stream as a whole: its connections, and how long it was at work."""
     return {
         **stream.connections,
+        "failure_causes": dict(stream.failure_causes),
         "outage_longest_s": _rounded(stream.outage.longest_s),
         "outage_total_s": _rounded(stream.outage.total_s),
         "outage_share": _rounded(stream.outage.share, 6),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import sys
 import threading
@@ -35,7 +36,13 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs import job as python_job
 from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 from ldapslam.base import process
-from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
+from ldapslam.base.errors import (
+    BindRejected,
+    ConfigError,
+    LdapSlamError,
+    RunAborted,
+    TlsHandshakeFailed,
+)
 from ldapslam.directory.access import connect, error_text
 from ldapslam.jobs.model import PythonStream
 from ldapslam.jobs.plan import AgentPlan, StreamPlan, share
@@ -55,6 +62,7 @@ _SLEEP_S = 0.002
 _PR_SET_TIMERSLACK = 29
 #: Folders without classes of users.
 _LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
+_CAUSES = {TlsHandshakeFailed: "tls_failed", BindRejected: "bind_failed"}
 _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 
 
@@ -281,13 +289,26 @@ class ClientProcess:
             wait_s = 0.0
             try:
                 self._connect()
-            except LdapSlamError:
-                self._recorder.count("connect_failures")
-                is_down = True
+            except LdapSlamError as error:
+                is_down = not self._count_failure(error)
                 wait_s = _PROBE_S * client.random.uniform(1.0, 1.5)
             if is_down:
                 begun_ns = self._tally_down(begun_ns, wait_s)
+            elif wait_s:
+                self._wait_until(time.monotonic_ns() + round(wait_s * 1e9))
         return self._connected_ns
+
+    def _count_failure(self, error: LdapSlamError) -> bool:
+        """Count an attempt to connect that failed, by its cause (core/cause.h).
+        Returns whether it is the generator's."""
+        cause = error.__cause__
+        if isinstance(cause, TimeoutError):
+            return self._recorder.failed(errno.ETIMEDOUT)
+        if isinstance(cause, OSError):
+            return self._recorder.failed(cause.errno or 0)
+        self._recorder.count("connect_failures")
+        self._recorder.count(_CAUSES.get(type(error), "other_cause"))
+        return False
 
     def _tally_down(self, since_ns: int, wait_s: float) -> int:
         """Wait, and count the time without connection meanwhile; returns the end."""

@@ -3,6 +3,7 @@
 
 #include "load/session.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
@@ -26,8 +27,8 @@ slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
         flow->down_count -= from == SLAM_CONN_DOWN;
         flow->down_count += to == SLAM_CONN_DOWN;
     }
-    flow->worker->replacing -= from == SLAM_CONN_REPLACING;
-    flow->worker->replacing += to == SLAM_CONN_REPLACING;
+    flow->connecting -= from == SLAM_CONN_REPLACING;
+    flow->connecting += to == SLAM_CONN_REPLACING;
     conn->state = (uint8_t)to;
 }
 
@@ -125,19 +126,32 @@ reconnect(struct slam_conn *conn, uint64_t due_ns)
                               due_ns);
 }
 
+/* A connection that waits for a probe is down, or not, as the probe is. */
+static void
+wait_as(struct slam_conn *conn, const struct slam_conn *probe)
+{
+    if (conn->state != probe->state)
+        slam_conn_move(conn, probe->state == SLAM_CONN_UNABLE ? SLAM_CONN_FAILED_HERE
+                                                              : SLAM_CONN_FAILED);
+}
+
 /* The server is away: one connection tries it, the others wait for its success. */
 static void
 await_server(struct slam_conn *conn, uint64_t attempted_ns)
 {
     struct slam_server *server = server_of(conn);
+    struct slam_conn *waiting;
 
-    if (!server->probe) {
-        server->probe = conn;
-        reconnect(conn, attempted_ns + PROBE_NS);
+    if (server->probe) {
+        wait_as(conn, server->probe);
+        STAILQ_INSERT_TAIL(&server->waiting, conn, in_waiting);
+        server->waiting_count++;
         return;
     }
-    STAILQ_INSERT_TAIL(&server->waiting, conn, in_waiting);
-    server->waiting_count++;
+    server->probe = conn;
+    STAILQ_FOREACH(waiting, &server->waiting, in_waiting)
+    wait_as(waiting, conn);
+    reconnect(conn, attempted_ns + PROBE_NS);
 }
 
 /* The server is there: the connections that waited follow, spread in time. */
@@ -180,6 +194,24 @@ count_set_up(struct slam_stream_record *record,
         slam_histogram_record(&record->set_up[SLAM_BIND_TIME], setup->bind_ns);
 }
 
+/* The connection's set-up failed: it is down where that is the server's fault. */
+static void
+fail(struct slam_conn *conn, enum slam_cause cause, uint64_t now_ns)
+{
+    struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
+    uint64_t attempt_ns = conn->request.setup.total_ns;
+
+    slam_stream_record_failure(record, cause);
+    if (slam_cause_is_own(cause)) {
+        slam_conn_move(conn, SLAM_CONN_FAILED_HERE);
+    } else {
+        if (conn->state != SLAM_CONN_DOWN) /* the attempt's time counts too */
+            record->down_ns += attempt_ns;
+        slam_conn_move(conn, SLAM_CONN_FAILED);
+    }
+    await_server(conn, now_ns - attempt_ns);
+}
+
 void
 slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
 {
@@ -194,13 +226,13 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     record->extended += setup->extended;
     if (server->probe == conn)
         server->probe = NULL;
-    if (!transport || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
-                                slam_transport_fd(transport), &event) != 0) {
-        record->connect_failures++;
-        if (conn->state != SLAM_CONN_DOWN) /* the attempt's time counts too */
-            record->down_ns += setup->total_ns;
-        slam_conn_move(conn, SLAM_CONN_FAILED);
-        await_server(conn, now_ns - setup->total_ns);
+    if (!transport) {
+        fail(conn, setup->cause, now_ns);
+        return;
+    }
+    if (epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD, slam_transport_fd(transport),
+                  &event) != 0) {
+        fail(conn, slam_cause_of_errno(errno), now_ns);
         return;
     }
     count_set_up(record, setup);

@@ -79,8 +79,8 @@ struct slam_session_state {
 TAILQ_HEAD(slam_pause_list, slam_session_state); /* by due_ns */
 
 struct slam_conn {
-    /* first: the connector's in the states CONNECTING and REPLACING, and in DOWN but
-     * for those in the server's list `waiting` */
+    /* first: the connector's while it is being set up, but for those in the server's
+     * list `waiting` */
     _Alignas(SLAM_CACHE_LINE) struct slam_connect_request request;
     struct slam_flow *flow;
     size_t first_op; /* as the stream's, of its server */
@@ -155,6 +155,7 @@ struct slam_flow {
     uint64_t active;        /* sessions under way */
     uint64_t backlog_len;   /* arrivals that wait for a slot */
     bool ended;             /* nothing is scheduled any more */
+    uint32_t connecting;    /* connections in REPLACING */
     uint32_t down_count;    /* connections in DOWN */
     uint64_t down_at_ns;    /* when their time was last added to the record */
     uint64_t in_flight;     /* sent, neither done, timed out nor lost */
@@ -205,7 +206,6 @@ struct slam_worker {
     uint64_t armed_ns; /* when it rings; UINT64_MAX: not armed */
     bool draining;
     uint64_t active;             /* sessions under way, over all flows */
-    uint64_t replacing;          /* connections in REPLACING, over all flows */
     bool finished;               /* counted as such in the time line */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
     uint64_t closing_offset_ns;  /* the same at the last interval's end */
