@@ -17,12 +17,13 @@ METRICS: tuple[str, ...]
 OUTCOMES: tuple[str, ...]
 
 class ConnectError(Exception):
-    """A connection could not be set up; args: uri, stage, code, detail."""
+    """A connection could not be set up. `args` are the attributes, in their order."""
 
     uri: str
     stage: str
     code: int
     detail: str
+    cause: str
 
 class Engine:
     """A load of some streams: see load/engine.h for the contract of each call."""
@@ -92,6 +93,8 @@ class SharedRecorder:
         """False: it has ended before. The message is kept of failures."""
     def count(self, counter: str, number: int = 1, /) -> None: ...
     def connected(self, duration_ns: int, /) -> None: ...
+    def failed(self, errno: int, /) -> bool:
+        """An attempt to connect failed with this errno; by the generator's fault?"""
     def close(self, final: bool, /) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
         """End of the interval, and the rows of operations and stream of a snapshot."""
 

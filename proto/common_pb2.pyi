@@ -124,7 +124,7 @@ class OperationInterval(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., server: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., expected: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., timed_out: _Optional[int] = ..., unresolved: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., diagnostic_messages: _Optional[_Mapping[int, str]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
-    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "down_ns", "protocol_errors", "late_responses", "unexpected_messages", "notices", "stamps_missing", "shared_stamps", "binds", "extended", "unbinds", "in_flight", "backlog", "connect_time", "tcp_time", "tls_time", "bind_time", "last_done_ns")
+    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "down_ns", "protocol_errors", "late_responses", "unexpected_messages", "notices", "stamps_missing", "shared_stamps", "binds", "extended", "unbinds", "in_flight", "backlog", "connecting", "other_cause", "refused", "reset", "closed", "no_answer", "unreachable", "tls_failed", "bind_failed", "no_port", "no_descriptor", "no_memory", "no_route", "not_permitted", "no_credentials", "connect_time", "tcp_time", "tls_time", "bind_time", "last_done_ns")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FAILURES_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +141,21 @@ class StreamInterval(_message.Message):
     UNBINDS_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    CONNECTING_FIELD_NUMBER: _ClassVar[int]
+    OTHER_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    NO_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    TLS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    BIND_FAILED_FIELD_NUMBER: _ClassVar[int]
+    NO_PORT_FIELD_NUMBER: _ClassVar[int]
+    NO_DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
+    NO_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    NO_ROUTE_FIELD_NUMBER: _ClassVar[int]
+    NOT_PERMITTED_FIELD_NUMBER: _ClassVar[int]
+    NO_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_TIME_FIELD_NUMBER: _ClassVar[int]
     TCP_TIME_FIELD_NUMBER: _ClassVar[int]
     TLS_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -162,12 +177,27 @@ class StreamInterval(_message.Message):
     unbinds: int
     in_flight: int
     backlog: int
+    connecting: int
+    other_cause: int
+    refused: int
+    reset: int
+    closed: int
+    no_answer: int
+    unreachable: int
+    tls_failed: int
+    bind_failed: int
+    no_port: int
+    no_descriptor: int
+    no_memory: int
+    no_route: int
+    not_permitted: int
+    no_credentials: int
     connect_time: bytes
     tcp_time: bytes
     tls_time: bytes
     bind_time: bytes
     last_done_ns: int
-    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., down_ns: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., notices: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., shared_stamps: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., down_ns: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., notices: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., shared_stamps: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connecting: _Optional[int] = ..., other_cause: _Optional[int] = ..., refused: _Optional[int] = ..., reset: _Optional[int] = ..., closed: _Optional[int] = ..., no_answer: _Optional[int] = ..., unreachable: _Optional[int] = ..., tls_failed: _Optional[int] = ..., bind_failed: _Optional[int] = ..., no_port: _Optional[int] = ..., no_descriptor: _Optional[int] = ..., no_memory: _Optional[int] = ..., no_route: _Optional[int] = ..., not_permitted: _Optional[int] = ..., no_credentials: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerInterval(_message.Message):
     __slots__ = ("worker", "model", "wall_ns", "busy_ns", "spin_ns", "cpu_ns", "run_queue_ns", "loops")

@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from ldapslam.base.causes import FAILURE_CAUSES
 from ldapslam.proto import common_pb2 as pb
 
 
@@ -42,9 +43,11 @@ OPERATION_COUNTERS = _fields(pb.OperationInterval, FieldDescriptor.TYPE_UINT64)
 #: With the gauges and `down_ns`.
 STREAM_COUNTERS = _fields(pb.StreamInterval, FieldDescriptor.TYPE_UINT64)
 #: Not added up.
-GAUGES = ("in_flight", "backlog")
+GAUGES = ("in_flight", "backlog", "connecting")
 CONNECTION_COUNTERS = tuple(
-    name for name in STREAM_COUNTERS if name not in GAUGES and not name.endswith("_ns")
+    name
+    for name in STREAM_COUNTERS
+    if name not in (*GAUGES, *FAILURE_CAUSES) and not name.endswith("_ns")
 )
 #: Packed histograms of set-ups: the whole, and its steps.
 SET_UP_TIMES = _fields(pb.StreamInterval, FieldDescriptor.TYPE_BYTES)

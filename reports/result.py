@@ -55,6 +55,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "connections": {
             stream.name: {
                 **stream.connections,
+                "failure_causes": dict(stream.failure_causes),
                 "measured_s": _rounded(stream.window.measure_s, 6),
             }
             for stream in summary.streams

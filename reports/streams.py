@@ -132,6 +132,8 @@ class StreamSummary:
     engine: str
     window: Window
     connections: Mapping[str, int]
+    #: Cause (base/causes.py) -> attempts to connect that failed.
+    failure_causes: Mapping[str, int]
     outage: Outage
     #: Share of the arrivals that waited for a connection when the measure phase ended;
     #: None of a closed stream.

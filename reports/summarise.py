@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ldapslam.base.causes import FAILURE_CAUSES
 from ldapslam.jobs.fields.thresholds import (
     SHARES,
     ServerThreshold,
@@ -174,6 +175,11 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         engine=planned.engine,
         window=window,
         connections=connections,
+        failure_causes={
+            cause: number
+            for cause in FAILURE_CAUSES
+            if (number := totals.counters[cause])
+        },
         outage=evidence.outage_of(name),
         unsent=evidence.unsent_of(name),
         set_up={

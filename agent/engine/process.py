@@ -12,11 +12,9 @@ which are resolved here from the environment.
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import importlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +38,7 @@ from ldapslam.agent.ledgers.cleanup import (
     run_ledgers,
 )
 from ldapslam.agent.pipe import end, serve
+from ldapslam.base.causes import OWN_CAUSES
 from ldapslam.base.errors import (
     BindRejected,
     FleetError,
@@ -278,15 +277,6 @@ def stop_on_request(
             is_over = True
 
 
-def _has_no_file_left() -> bool:
-    """Whether a failed connect ran out of files: libldap does not tell."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        return error.errno in (errno.EMFILE, errno.ENFILE)
-    return False
-
-
 def typed_error(error: Exception, plan: AgentPlan) -> Exception:
     """The engine's ConnectError as the error it stands for; others unchanged."""
     if type(error).__name__ != "ConnectError":
@@ -295,11 +285,9 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
     stage: str = getattr(error, "stage", "")
     code: int = getattr(error, "code", 0)
     detail: str = getattr(error, "detail", "")
-    if _has_no_file_left():
-        return FleetError(
-            f"this agent's host has no open file left to connect to {uri!r}: {detail}",
-            hint="raise `ulimit -n` or systemd's LimitNOFILE, or fs.file-max",
-        )
+    if own := OWN_CAUSES.get(getattr(error, "cause", "")):
+        reason = f"this agent cannot connect to {uri!r}: {own.words}: {detail}"
+        return FleetError(reason, hint=own.remedy)
     if stage == "tls":
         return TlsHandshakeFailed(uri, detail)
     if stage == "bind" and code > 0:

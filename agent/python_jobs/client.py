@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import sys
 import threading
@@ -35,7 +36,13 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs import job as python_job
 from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 from ldapslam.base import process
-from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
+from ldapslam.base.errors import (
+    BindRejected,
+    ConfigError,
+    LdapSlamError,
+    RunAborted,
+    TlsHandshakeFailed,
+)
 from ldapslam.directory.access import connect, error_text
 from ldapslam.jobs.model import PythonStream
 from ldapslam.jobs.plan import AgentPlan, StreamPlan, share
@@ -43,7 +50,9 @@ from ldapslam.jobs.plan import AgentPlan, StreamPlan, share
 if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder
 
-_BACK_OFF_S = (0.1, 5.0)
+#: From an attempt to connect that failed to the next; drawn up to half as much again,
+#: so that clients do not come all at once.
+_PROBE_S = 0.05
 #: Time without connection is counted in steps, for its interval.
 _TALLY_NS = 100_000_000
 #: Time in which the copy of a fork in set_up would return too.
@@ -53,6 +62,7 @@ _SLEEP_S = 0.002
 _PR_SET_TIMERSLACK = 29
 #: Folders without classes of users.
 _LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
+_CAUSES = {TlsHandshakeFailed: "tls_failed", BindRejected: "bind_failed"}
 _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 
 
@@ -257,8 +267,8 @@ class ClientProcess:
                 stopping.wait(left_s - _SLEEP_S)
 
     def _make_usable(self) -> int:
-        """Reconnect where that is needed. Returns when a planned replacement was made,
-        or began to fail; 0 of others, which the client misses from when it is free."""
+        """Reconnect where that is needed. Returns when the connection was made; 0: the
+        last one is used on."""
         policy, client = self._plan.connection, self._client
         if client._connection is None and not client._is_lost:
             return 0
@@ -269,27 +279,36 @@ class ClientProcess:
             return 0
         # a planned replacement is down only when an attempt fails
         is_down = client._is_lost
-        missed_ns = 0 if client._is_lost else begun_ns
         if client._is_lost:
             self._recorder.count("disconnects")
             if not self._class.connects:
                 client._is_lost = False
                 return 0
         self._disconnect()
-        back_off_s = _BACK_OFF_S[0]
         while client._connection is None:
             wait_s = 0.0
             try:
                 self._connect()
-            except LdapSlamError:
-                self._recorder.count("connect_failures")
-                is_down = True
-                # clients must not reconnect all at once
-                wait_s = back_off_s * client.random.uniform(0.5, 1.0)
+            except LdapSlamError as error:
+                is_down = not self._count_failure(error)
+                wait_s = _PROBE_S * client.random.uniform(1.0, 1.5)
             if is_down:
                 begun_ns = self._tally_down(begun_ns, wait_s)
-            back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
-        return missed_ns if is_down else self._connected_ns
+            elif wait_s:
+                self._wait_until(time.monotonic_ns() + round(wait_s * 1e9))
+        return self._connected_ns
+
+    def _count_failure(self, error: LdapSlamError) -> bool:
+        """Count an attempt to connect that failed, by its cause (core/cause.h).
+        Returns whether it is the generator's."""
+        cause = error.__cause__
+        if isinstance(cause, TimeoutError):
+            return self._recorder.failed(errno.ETIMEDOUT)
+        if isinstance(cause, OSError):
+            return self._recorder.failed(cause.errno or 0)
+        self._recorder.count("connect_failures")
+        self._recorder.count(_CAUSES.get(type(error), "other_cause"))
+        return False
 
     def _tally_down(self, since_ns: int, wait_s: float) -> int:
         """Wait, and count the time without connection meanwhile; returns the end."""

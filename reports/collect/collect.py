@@ -24,6 +24,7 @@ from itertools import compress
 import numpy as np
 
 from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
+from ldapslam.base.causes import FAILURE_CAUSES
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
 from ldapslam.jobs.fields.thresholds import Threshold, parse_criterion
@@ -429,7 +430,7 @@ class _Collector:
         for name in dict.fromkeys(rows["stream"]):
             totals, is_theirs = self._streams[name], names == name
             theirs = np.flatnonzero(is_theirs)
-            for counter in CONNECTION_COUNTERS:
+            for counter in (*CONNECTION_COUNTERS, *FAILURE_CAUSES):
                 if number := sum(rows[counter][theirs].tolist()):
                     totals.counters[counter] += number
             places, downs_ns = rows["report"][theirs], rows["down_ns"][theirs]
@@ -459,7 +460,7 @@ class _Collector:
         measured[reports.slot[reports.in_measure]] = True
         starts_ns = self._starts_ns(np.array(reports.indexes, np.intp))
         for name, gauges in slots.streams.items():
-            silent = measured & (gauges["in_flight"] > 0)
+            silent = measured & (gauges["in_flight"] + gauges["connecting"] > 0)
             for (stream, _), operation in slots.operations.items():
                 if stream == name:
                     silent &= operation.completed == 0

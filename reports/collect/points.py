@@ -19,7 +19,6 @@ import numpy as np
 
 from ldapslam.base.arrays import Flags, Floats, Places
 from ldapslam.jobs.fields.thresholds import PERCENTILES, Threshold
-from ldapslam.proto.fields import GAUGES
 from ldapslam.reports.collect.intervals import SHOWN, OperationSlots, Reports, Slots
 from ldapslam.reports.collect.timeline import (
     HEAT_EDGES_US,
@@ -458,7 +457,7 @@ def _append_operation(
 
 
 def _append_stream(series: StreamSeries, done: _StreamPoint, intervals: int) -> None:
-    for gauge in GAUGES:
+    for gauge in ("in_flight", "backlog"):
         getattr(series, gauge).append(done.sums[gauge] / intervals)
     for gauge in done.spread:
         _append_spread(series.envelopes, done, gauge, len(series.backlog) - 1)

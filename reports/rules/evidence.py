@@ -216,9 +216,10 @@ class Evidence:
         return window
 
     def outage_of(self, stream: str, *, at_worst: bool = False) -> Outage:
-        """Its connections were down, or requests waited through whole intervals in
-        which no response came. What all of its agents stood still of that is their own;
-        `at_worst`, the directory may have been away then all the same."""
+        """Its connections were down, or requests or set-ups of connections waited
+        through whole intervals in which no response came. What all of its agents stood
+        still of that is their own; `at_worst`, the directory may have been away then
+        all the same."""
         window_s = self.window_of(stream).measure_s
         connections = self.run.plan.stream(stream).connections
         if not window_s or not connections:

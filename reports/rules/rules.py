@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from ldapslam.base.causes import OWN_CAUSES, TARGET_CAUSES
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.types.built_in import IMPORT_OPERATION
 from ldapslam.proto.fields import OUTCOMES
@@ -43,6 +44,9 @@ NOT_APPLICABLE = "nothing to check"
 _NS_PER_MS = 1_000_000
 #: What became of a request that was due.
 _RESULTS = ("completed", "timed_out", "unresolved", "abandoned", "dropped")
+#: More failed attempts than this share, by the generator's fault: what was measured
+#: says nothing of the directory.
+_OWN_FAILURES = 0.01
 #: A stream without connections for this share of the time could have no result.
 _UNAVAILABLE = 0.5
 #: Requests of others that no share is needed for: of monitors, and of people who look.
@@ -251,6 +255,36 @@ def _counts_reached(evidence: Evidence) -> Finding:
     if short:
         observed = _listed(list(short.values())) + " at the run's end" * (not is_early)
     return Finding("all begun", observed, not is_early)
+
+
+@_rule(
+    "connections_made",
+    "the generator could make its connections",
+    "the generator could not make connections",
+)
+def _connections_made(evidence: Evidence) -> Finding:
+    """Of all attempts, as one that fails is tried again at once."""
+    wrong, remedies = [], []
+    for name, stream in evidence.collected.streams.items():
+        own = {cause: stream.counters[cause] for cause in OWN_CAUSES}
+        attempts = stream.counters["connects"] + stream.counters["connect_failures"]
+        if sum(own.values()) > _OWN_FAILURES * attempts:
+            wrong.append(f"{failure_causes(own)} of {attempts:,} attempts of {name}")
+            remedies += [OWN_CAUSES[cause].remedy for cause in own if own[cause]]
+    limit = f"≤ {_percent(_OWN_FAILURES)} of attempts fail by its fault"
+    return Finding(
+        limit,
+        _listed(wrong) or "0",
+        not wrong,
+        remedy="; ".join(dict.fromkeys(remedies)),
+    )
+
+
+def failure_causes(counters: Mapping[str, int]) -> str:
+    """The causes of failed attempts to connect, with their numbers."""
+    words = {**TARGET_CAUSES, **{name: own.words for name, own in OWN_CAUSES.items()}}
+    found = {text: counters.get(name, 0) for name, text in words.items()}
+    return ", ".join(f"{number:,} {text}" for text, number in found.items() if number)
 
 
 @_rule(

@@ -17,7 +17,7 @@ from ldapslam.reports.rules.busy_hosts import busy_hosts
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import Outcome
-from ldapslam.reports.rules.rules import RULES, Cause, Rule
+from ldapslam.reports.rules.rules import RULES, Cause, Rule, failure_causes
 from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.facts import AgentFacts, CleanUp
 from ldapslam.results.histogram import Histogram
@@ -356,6 +356,8 @@ def _notes_of_connections(evidence: Evidence) -> Iterator[str]:
     for name, stream in evidence.collected.streams.items():
         for counter, words in _CONNECTION_NOTES.items():
             if number := stream.counters.get(counter, 0):
+                if counter == "connect_failures":
+                    words += f" ({failure_causes(stream.counters)})"
                 yield f"stream {name}: {number:,} {words}"
 
 

@@ -303,22 +303,37 @@ def test_server_that_is_away_for_a_while_is_met_again() -> None:
     assert outcome.count("completed") >= 490
     assert outcome.histogram(0).max_ns > 500 * MS
     # four connections, for 600 ms and until the next attempt
-    assert 4 * 600 * MS <= outcome.stream_count("down_ns") < 4 * 2000 * MS
+    assert 4 * 600 * MS <= outcome.stream_count("down_ns") < 4 * 1000 * MS
     outcome.assert_balanced()
 
 
-def test_attempts_to_reconnect_back_off() -> None:
+def test_one_connection_tries_a_server_that_is_away() -> None:
     server = FakeLdap(answer)
     with server:
-        engine = new_engine([stream(server.uri, connections=1)], duration_ns=1500 * MS)
+        engine = new_engine([stream(server.uri, connections=20)], duration_ns=1500 * MS)
         t0_ns = start(engine)
         sleep_until(t0_ns + 100 * MS)
     outcome = collect(engine)
-    # waits of 50 to 100, 100 to 200, 200 to 400, 400 to 800 ms …
-    assert 2 <= outcome.stream_count("connect_failures") <= 5
+    # each at once, and then one of a worker every 50 ms
+    assert 20 + 5 <= outcome.stream_count("connect_failures") <= 20 + 2 * 28
     # each interval has its own part, the last one too
     down_ns = outcome.stream_count("down_ns")
-    assert 1300 * MS < down_ns <= 1450 * MS
+    assert 20 * 1300 * MS < down_ns <= 20 * 1450 * MS
+
+
+@pytest.mark.parametrize("limit", [1, 20])
+def test_a_wait_for_the_next_connection_is_in_no_response_time(limit: int) -> None:
+    def close_after(peer: Peer, request: Request) -> bool:
+        return peer.send(result(request)) and peer.requests < limit
+
+    with FakeLdap(close_after) as server:
+        outcome = run(stream(server.uri, connections=4), duration_ns=1000 * MS)
+    assert outcome.stream_count("disconnects") > 10
+    assert outcome.count("completed") >= 10 * limit
+    p99_ns = outcome.histogram(RESPONSE_TIME).percentile(99)
+    assert p99_ns is not None
+    assert p99_ns < 40 * MS
+    outcome.assert_balanced()
 
 
 def test_a_connection_that_is_replaced_is_not_down() -> None:

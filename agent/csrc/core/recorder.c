@@ -26,6 +26,22 @@ slam_stream_record_clear(struct slam_stream_record *stream)
         slam_histogram_reset(&stream->set_up[time]);
 }
 
+void
+slam_stream_record_failure(struct slam_stream_record *stream, enum slam_cause cause)
+{
+    stream->connect_failures++;
+    switch (cause) {
+#define COUNT(name)                                                                    \
+    case SLAM_CAUSE_##name:                                                            \
+        stream->name++;                                                                \
+        break;
+        SLAM_CAUSE_LIST(COUNT)
+#undef COUNT
+    case SLAM_CAUSES:
+        break;
+    }
+}
+
 static void
 record_clear(const struct slam_recorder *r, struct slam_interval_record *record)
 {

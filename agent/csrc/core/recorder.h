@@ -7,6 +7,7 @@
 #ifndef SLAM_RECORDER_H
 #define SLAM_RECORDER_H
 
+#include "core/cause.h"
 #include "core/histogram.h"
 
 #include <pthread.h>
@@ -44,11 +45,13 @@
     X(protocol_errors)                                                                 \
     X(late_responses)                                                                  \
     X(unexpected_messages)                                                             \
-    X(notices)        /* unsolicited notifications */                                  \
-    X(stamps_missing) /* responses without a usable kernel stamp */                    \
-    X(shared_stamps)  /* responses whose stamp is also another one's */                \
-    X(in_flight)      /* at the interval's end */                                      \
-    X(backlog)        /* at the interval's end */
+    X(notices)         /* unsolicited notifications */                                 \
+    X(stamps_missing)  /* responses without a usable kernel stamp */                   \
+    X(shared_stamps)   /* responses whose stamp is also another one's */               \
+    X(in_flight)       /* at the interval's end */                                     \
+    X(backlog)         /* at the interval's end */                                     \
+    X(connecting)      /* set-ups under way at the interval's end */                   \
+    SLAM_CAUSE_LIST(X) /* = connect_failures */
 
 /* Times of a connection's set-up: X(CONSTANT, name). */
 #define SLAM_SET_UP_TIME_LIST(X)                                                       \
@@ -144,6 +147,10 @@ struct slam_stream_record {
     uint64_t last_done_ns; /* CLOCK_MONOTONIC; 0: none in this interval */
     struct slam_histogram set_up[SLAM_SET_UP_TIMES];
 };
+
+/* Counts an attempt to set a connection up that failed. */
+void slam_stream_record_failure(struct slam_stream_record *stream,
+                                enum slam_cause cause);
 
 void slam_stream_record_clear(struct slam_stream_record *stream);
 void slam_stream_record_merge(struct slam_stream_record *to,

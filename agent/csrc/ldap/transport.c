@@ -836,7 +836,6 @@ connect_transport(struct slam_transport *transport,
         if (rc == LDAP_SUCCESS && is_ldaps(uri))
             rc = ldap_install_tls(transport->ld);
     } else {
-        errno = 0;
         rc = ldap_initialize(&transport->ld, uri);
         if (rc == LDAP_SUCCESS)
             rc = set_options(transport, config);
@@ -844,6 +843,41 @@ connect_transport(struct slam_transport *transport,
             rc = ldap_connect(transport->ld);
     }
     return rc == LDAP_SUCCESS ? limit_responses(transport->ld) : rc;
+}
+
+/* Libraries do not tell when they ran out of files. */
+static bool
+has_no_file_left(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 && slam_cause_of_errno(errno) == SLAM_CAUSE_no_descriptor;
+}
+
+/* Why a set-up failed in this stage, with an LDAP result code or libldap's negative
+ * one, and the errno that it left. */
+static enum slam_cause
+cause_of(enum slam_conn_stage stage, int code, int fault)
+{
+    if (code > 0)
+        return SLAM_CAUSE_bind_failed;
+    if (has_no_file_left())
+        return SLAM_CAUSE_no_descriptor;
+    if (code == LDAP_TIMEOUT)
+        return SLAM_CAUSE_no_answer;
+    if (code == LDAP_NO_MEMORY)
+        return SLAM_CAUSE_no_memory;
+    if (stage == SLAM_STAGE_CONNECT)
+        return slam_cause_of_errno(fault);
+    if (code == LDAP_SERVER_DOWN)
+        return fault == ECONNRESET ? SLAM_CAUSE_reset : SLAM_CAUSE_closed;
+    if (stage == SLAM_STAGE_TLS)
+        return SLAM_CAUSE_tls_failed;
+    return stage == SLAM_STAGE_BIND && code == LDAP_LOCAL_ERROR
+               ? SLAM_CAUSE_no_credentials
+               : SLAM_CAUSE_other_cause;
 }
 
 /* The steps of a set-up, each timed from the end of the one before. */
@@ -856,6 +890,7 @@ set_up(struct slam_transport *transport, const struct slam_connection_settings *
     uint64_t now_ns;
     int rc;
 
+    errno = 0;
     *stage = SLAM_STAGE_CONNECT;
     rc = connect_transport(transport, config, uri_index);
     now_ns = slam_clock_mono_ns();
@@ -870,6 +905,7 @@ set_up(struct slam_transport *transport, const struct slam_connection_settings *
     if (config->tls.start_tls) {
         *stage = SLAM_STAGE_TLS;
         setup->extended = 1;
+        errno = 0;
         rc = ldap_start_tls_s(transport->ld, NULL, NULL);
         if (rc != LDAP_SUCCESS)
             return rc;
@@ -882,6 +918,7 @@ set_up(struct slam_transport *transport, const struct slam_connection_settings *
     if (config->bind.mechanism || config->bind.dn) {
         *stage = SLAM_STAGE_BIND;
         before_ns = slam_clock_mono_ns();
+        errno = 0;
         rc = bind_connection(transport->ld, config, &setup->binds);
         if (rc != LDAP_SUCCESS)
             return rc;
@@ -901,6 +938,7 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     struct deadline handshake = {0};
     struct slam_transport *transport = storage;
     uint64_t started_ns = slam_clock_mono_ns();
+    int fault;
     int rc;
 
     memset(transport, 0, sizeof(*transport));
@@ -909,11 +947,14 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     transport->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));
     rc = set_up(transport, config, uri_index, &stage, setup);
+    fault = errno;
     setup->total_ns = slam_clock_mono_ns() - started_ns;
     if (deadline_end(&handshake) && rc != LDAP_SUCCESS)
         rc = LDAP_TIMEOUT;
     transport->handshake = NULL;
     if (rc != LDAP_SUCCESS) {
+        setup->cause = error->cause = cause_of(stage, rc, fault);
+        errno = fault;
         rc = fail(error, transport->ld, uri, stage, rc);
         slam_transport_close(transport);
         return rc;

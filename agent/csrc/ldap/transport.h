@@ -11,6 +11,8 @@
 #ifndef SLAM_TRANSPORT_H
 #define SLAM_TRANSPORT_H
 
+#include "core/cause.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,6 +66,7 @@ enum slam_conn_stage {
 struct slam_conn_error {
     enum slam_conn_stage stage;
     int code; /* LDAP result code, or libldap's negative API code */
+    enum slam_cause cause;
     char uri[256];
     char detail[512];
 };
@@ -73,8 +76,9 @@ struct slam_transport_setup {
     uint64_t tls_ns;     /* the handshake, and StartTLS's exchange before it; 0: none */
     uint64_t bind_ns;    /* all its steps; 0: none */
     uint64_t total_ns;   /* all of it, with the hand-over; of a failed one, too */
-    uint32_t binds;      /* requests sent: one for each step of a SASL bind */
-    uint32_t extended;   /* StartTLS */
+    enum slam_cause cause; /* of a failed one */
+    uint32_t binds;        /* requests sent: one for each step of a SASL bind */
+    uint32_t extended;     /* StartTLS */
 };
 
 struct slam_transport; /* libldap's handle, the Sockbuf and our layers */

@@ -3,11 +3,15 @@
 
 #include "load/session.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
-#define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
+/* A server that is away is tried again that long after the last attempt began. */
+#define PROBE_NS (SLAM_NS_PER_S / 20)
+
+/* Set-ups of connections that waited for a server: one in that time, on average. */
+#define FOLLOW_NS (SLAM_NS_PER_S / 5000)
 
 void
 slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
@@ -18,13 +22,13 @@ slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
 
     if (to == SLAM_CONN_STATES)
         abort();
-    if (from == SLAM_CONN_BACKOFF || to == SLAM_CONN_BACKOFF) {
+    if (from == SLAM_CONN_DOWN || to == SLAM_CONN_DOWN) {
         slam_flow_tally_down(flow, slam_clock_mono_ns());
-        flow->down_count -= from == SLAM_CONN_BACKOFF;
-        flow->down_count += to == SLAM_CONN_BACKOFF;
+        flow->down_count -= from == SLAM_CONN_DOWN;
+        flow->down_count += to == SLAM_CONN_DOWN;
     }
-    flow->worker->replacing -= from == SLAM_CONN_REPLACING;
-    flow->worker->replacing += to == SLAM_CONN_REPLACING;
+    flow->connecting -= from == SLAM_CONN_REPLACING;
+    flow->connecting += to == SLAM_CONN_REPLACING;
     conn->state = (uint8_t)to;
 }
 
@@ -98,16 +102,6 @@ count_dropped(const struct slam_slot *slot)
     slam_flow_op_record(slot->conn->flow, slot->op, slot->measured)->dropped++;
 }
 
-static uint64_t
-backoff_ns(struct slam_conn *conn)
-{
-    uint32_t doublings = conn->failures < 6 ? conn->failures : 6;
-    uint64_t wait = slam_earlier_ns(BACKOFF_FIRST_NS << doublings, BACKOFF_MAX_NS);
-
-    /* spread over [wait / 2, wait): many connections are lost at once */
-    return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
-}
-
 /* No session will begin on any connection of the flow. */
 static bool
 is_through(const struct slam_flow *flow)
@@ -115,18 +109,65 @@ is_through(const struct slam_flow *flow)
     return flow->worker->draining && flow->backlog_len == 0;
 }
 
-static void
-reconnect(struct slam_conn *conn, uint64_t now_ns)
+static struct slam_server *
+server_of(const struct slam_conn *conn)
 {
-    struct slam_worker *worker = conn->flow->worker;
+    return &conn->flow->servers[conn->request.uri_index];
+}
 
-    if (is_through(conn->flow)) {
+/* Has a connection that is down set up, not before due_ns. */
+static void
+reconnect(struct slam_conn *conn, uint64_t due_ns)
+{
+    if (is_through(conn->flow))
         slam_conn_move(conn, SLAM_CONN_CLOSE);
+    else
+        slam_connector_submit(conn->flow->worker->config.connector, &conn->request,
+                              due_ns);
+}
+
+/* A connection that waits for a probe is down, or not, as the probe is. */
+static void
+wait_as(struct slam_conn *conn, const struct slam_conn *probe)
+{
+    if (conn->state != probe->state)
+        slam_conn_move(conn, probe->state == SLAM_CONN_UNABLE ? SLAM_CONN_FAILED_HERE
+                                                              : SLAM_CONN_FAILED);
+}
+
+/* The server is away: one connection tries it, the others wait for its success. */
+static void
+await_server(struct slam_conn *conn, uint64_t attempted_ns)
+{
+    struct slam_server *server = server_of(conn);
+    struct slam_conn *waiting;
+
+    if (server->probe) {
+        wait_as(conn, server->probe);
+        STAILQ_INSERT_TAIL(&server->waiting, conn, in_waiting);
+        server->waiting_count++;
         return;
     }
-    slam_connector_submit(worker->config.connector, &conn->request,
-                          now_ns + backoff_ns(conn));
-    conn->failures++;
+    server->probe = conn;
+    STAILQ_FOREACH(waiting, &server->waiting, in_waiting)
+    wait_as(waiting, conn);
+    reconnect(conn, attempted_ns + PROBE_NS);
+}
+
+/* The server is there: the connections that waited follow, spread in time. */
+static void
+follow(struct slam_flow *flow, struct slam_server *server, uint64_t now_ns)
+{
+    uint64_t spread_ns = server->waiting_count * FOLLOW_NS;
+    struct slam_conn *conn;
+
+    while ((conn = STAILQ_FIRST(&server->waiting)) != NULL) {
+        STAILQ_REMOVE_HEAD(&server->waiting, in_waiting);
+        slam_conn_move(conn, SLAM_CONN_FOLLOW);
+        slam_connector_submit(flow->worker->config.connector, &conn->request,
+                              now_ns + slam_rng_below(&flow->reconnect_rng, spread_ns));
+    }
+    server->waiting_count = 0;
 }
 
 void
@@ -153,6 +194,24 @@ count_set_up(struct slam_stream_record *record,
         slam_histogram_record(&record->set_up[SLAM_BIND_TIME], setup->bind_ns);
 }
 
+/* The connection's set-up failed: it is down where that is the server's fault. */
+static void
+fail(struct slam_conn *conn, enum slam_cause cause, uint64_t now_ns)
+{
+    struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
+    uint64_t attempt_ns = conn->request.setup.total_ns;
+
+    slam_stream_record_failure(record, cause);
+    if (slam_cause_is_own(cause)) {
+        slam_conn_move(conn, SLAM_CONN_FAILED_HERE);
+    } else {
+        if (conn->state != SLAM_CONN_DOWN) /* the attempt's time counts too */
+            record->down_ns += attempt_ns;
+        slam_conn_move(conn, SLAM_CONN_FAILED);
+    }
+    await_server(conn, now_ns - attempt_ns);
+}
+
 void
 slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
 {
@@ -160,23 +219,22 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     const struct slam_transport *transport = conn->request.transport;
     const struct slam_transport_setup *setup = &conn->request.setup;
     struct slam_stream_record *record = slam_flow_stream_record(flow);
+    struct slam_server *server = server_of(conn);
     struct epoll_event event = {.events = SLAM_EPOLL_EVENTS, .data.ptr = conn};
 
     record->binds += setup->binds;
     record->extended += setup->extended;
-    if (!transport || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
-                                slam_transport_fd(transport), &event) != 0) {
-        record->connect_failures++;
-        if (conn->state != SLAM_CONN_BACKOFF) { /* the attempt's time counts too */
-            record->down_ns += setup->total_ns;
-            conn->missed_since_ns = now_ns - setup->total_ns;
-        }
-        slam_conn_move(conn, SLAM_CONN_FAILED);
-        reconnect(conn, now_ns);
+    if (server->probe == conn)
+        server->probe = NULL;
+    if (!transport) {
+        fail(conn, setup->cause, now_ns);
         return;
     }
-    if (conn->state != SLAM_CONN_BACKOFF)
-        conn->missed_since_ns = now_ns;
+    if (epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD, slam_transport_fd(transport),
+                  &event) != 0) {
+        fail(conn, slam_cause_of_errno(errno), now_ns);
+        return;
+    }
     count_set_up(record, setup);
     if (!slam_transport_has_stamps(transport))
         atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
@@ -185,9 +243,9 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->has_abandoned = false;
     conn->requests = 0;
     conn->up_since_ns = now_ns;
-    conn->failures = 0;
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
+    follow(flow, server, now_ns);
 }
 
 void
@@ -233,8 +291,12 @@ lose(struct slam_conn *conn)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
     slam_flow_stream_record(conn->flow)->disconnects++;
     slam_conn_move(conn, SLAM_CONN_LOSE);
-    conn->missed_since_ns = now_ns;
-    reconnect(conn, now_ns);
+    /* one that answered no request was no better than a failed attempt */
+    if (server_of(conn)->probe ||
+        conn->requests <= conn->flow->stream->settings.in_flight)
+        await_server(conn, conn->up_since_ns);
+    else
+        reconnect(conn, now_ns);
 }
 
 static void

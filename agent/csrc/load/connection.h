@@ -30,12 +30,12 @@ slam_conn_available(const struct slam_conn *conn)
     return conn->state == SLAM_CONN_UP && conn->tx_len == 0 ? conn->free_count : 0;
 }
 
-/* Closed: when the client's next request was to be sent. Planned set-ups are part of no
- * operation's time, but a client misses a connection that was lost. */
+/* Closed: when the client's next request was to be sent. Set-ups are part of no
+ * operation's time. */
 static inline uint64_t
 slam_conn_intended_ns(const struct slam_conn *conn)
 {
-    return conn->due_ns > conn->missed_since_ns ? conn->due_ns : conn->missed_since_ns;
+    return conn->due_ns > conn->up_since_ns ? conn->due_ns : conn->up_since_ns;
 }
 
 /* When the slot's request was sent: of a bind of several steps, later by what the
@@ -86,7 +86,7 @@ void slam_conn_free_slot(struct slam_slot *slot, uint64_t received_ns,
 void slam_conn_make_ready(struct slam_conn *conn);
 
 /* Takes the first connection out of the ready list; NULL: none. A broken one is lost
- * first (its requests in flight are unresolved, a successor is made after a wait); one
+ * first (its requests in flight are unresolved, a successor is made at once); one
  * that has reached its limit is replaced when it is idle. */
 struct slam_conn *slam_conn_next_ready(struct slam_worker *worker);
 

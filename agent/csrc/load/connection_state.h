@@ -4,14 +4,18 @@
  *
  *   connection
  *
- *     CONNECTING, REPLACING, BACKOFF  --connected-->  UP
- *     CONNECTING, REPLACING, BACKOFF  --failed----->  BACKOFF
+ *     SETTING UP                      --connected-->  UP
+ *     SETTING UP                      --failed----->  DOWN
+ *     SETTING UP                      --failed here->  UNABLE
  *     UP                              --drain------>  DRAINING
  *     UP, DRAINING                    --unbind----->  UNBOUND
  *     DRAINING, UNBOUND               --replace---->  REPLACING
  *     UP, DRAINING, UNBOUND           --break------>  BROKEN
- *     BROKEN                          --lose------->  BACKOFF
+ *     BROKEN                          --lose------->  DOWN
+ *     DOWN, UNABLE                    --follow----->  REPLACING
  *     all but CLOSED                  --close------>  CLOSED
+ *
+ *     SETTING UP: CONNECTING, REPLACING, DOWN, UNABLE
  *
  *   client
  *
@@ -30,8 +34,9 @@ enum slam_conn_state {
     SLAM_CONN_DRAINING,  /* gets no new session; is replaced when it is idle */
     SLAM_CONN_UNBOUND,   /* has sent the unbind request of a session: nothing follows */
     SLAM_CONN_BROKEN,    /* a read or a write failed; in the ready list */
-    SLAM_CONN_REPLACING, /* closed on purpose; its successor is being set up */
-    SLAM_CONN_BACKOFF,   /* lost, or a set-up failed; counts as down */
+    SLAM_CONN_REPLACING, /* the server is there; a successor is being set up */
+    SLAM_CONN_DOWN,      /* lost, or a set-up failed by the server's fault */
+    SLAM_CONN_UNABLE,    /* a set-up failed by the generator's fault */
     SLAM_CONN_CLOSED,    /* has no successor */
     SLAM_CONN_STATES
 };
@@ -39,11 +44,13 @@ enum slam_conn_state {
 enum slam_conn_event {
     SLAM_CONN_CONNECTED,
     SLAM_CONN_FAILED,
+    SLAM_CONN_FAILED_HERE,
     SLAM_CONN_DRAIN,
     SLAM_CONN_UNBIND,
     SLAM_CONN_REPLACE,
     SLAM_CONN_BREAK,
     SLAM_CONN_LOSE,
+    SLAM_CONN_FOLLOW,
     SLAM_CONN_CLOSE,
     SLAM_CONN_EVENTS
 };
@@ -79,19 +86,22 @@ slam_conn_next(enum slam_conn_state state, enum slam_conn_event event)
 {
     enum {
         SETTING_UP = SLAM_IN(SLAM_CONN_CONNECTING) | SLAM_IN(SLAM_CONN_REPLACING) |
-                     SLAM_IN(SLAM_CONN_BACKOFF),
+                     SLAM_IN(SLAM_CONN_DOWN) | SLAM_IN(SLAM_CONN_UNABLE),
         ENDING = SLAM_IN(SLAM_CONN_DRAINING) | SLAM_IN(SLAM_CONN_UNBOUND),
         OPEN = SLAM_IN(SLAM_CONN_UP) | ENDING
     };
     static const struct slam_edge edges[SLAM_CONN_EVENTS] = {
         [SLAM_CONN_CONNECTED] = {SETTING_UP, SLAM_CONN_UP},
-        [SLAM_CONN_FAILED] = {SETTING_UP, SLAM_CONN_BACKOFF},
+        [SLAM_CONN_FAILED] = {SETTING_UP, SLAM_CONN_DOWN},
+        [SLAM_CONN_FAILED_HERE] = {SETTING_UP, SLAM_CONN_UNABLE},
         [SLAM_CONN_DRAIN] = {SLAM_IN(SLAM_CONN_UP), SLAM_CONN_DRAINING},
         [SLAM_CONN_UNBIND] = {SLAM_IN(SLAM_CONN_UP) | SLAM_IN(SLAM_CONN_DRAINING),
                               SLAM_CONN_UNBOUND},
         [SLAM_CONN_REPLACE] = {ENDING, SLAM_CONN_REPLACING},
         [SLAM_CONN_BREAK] = {OPEN, SLAM_CONN_BROKEN},
-        [SLAM_CONN_LOSE] = {SLAM_IN(SLAM_CONN_BROKEN), SLAM_CONN_BACKOFF},
+        [SLAM_CONN_LOSE] = {SLAM_IN(SLAM_CONN_BROKEN), SLAM_CONN_DOWN},
+        [SLAM_CONN_FOLLOW] = {SLAM_IN(SLAM_CONN_DOWN) | SLAM_IN(SLAM_CONN_UNABLE),
+                              SLAM_CONN_REPLACING},
         [SLAM_CONN_CLOSE] = {SETTING_UP | OPEN | SLAM_IN(SLAM_CONN_BROKEN),
                              SLAM_CONN_CLOSED}};
 

@@ -97,6 +97,8 @@ init_connections(struct slam_flow *flow)
 {
     const struct slam_stream *stream = flow->stream;
 
+    for (size_t i = 0; i < stream->settings.connection.uri_count; i++)
+        STAILQ_INIT(&flow->servers[i].waiting);
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
         uint64_t local = flow->lane + (uint64_t)i * stream->carriers;
@@ -162,14 +164,16 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->value_states = calloc(number_states(stream, flow->first_state) + 1,
                                 sizeof(*flow->value_states));
     flow->conns = alloc_table(flow->conn_count, sizeof(*flow->conns));
+    flow->servers =
+        calloc(stream->settings.connection.uri_count, sizeof(*flow->servers));
     flow->slots = alloc_table(slots, sizeof(*flow->slots));
     flow->transports = alloc_table(flow->conn_count, slam_transport_size());
     flow->tx = malloc(flow->conn_count * stream->max_pdu);
     flow->kept = stream->reads_content
                      ? malloc((size_t)flow->conn_count * SLAM_KEEP_BYTES)
                      : NULL;
-    if (!flow->conns || !flow->slots || !flow->transports || !flow->tx ||
-        (stream->reads_content && !flow->kept) || !flow->value_states)
+    if (!flow->conns || !flow->servers || !flow->slots || !flow->transports ||
+        !flow->tx || (stream->reads_content && !flow->kept) || !flow->value_states)
         return SLAM_ENOMEM;
     rc = init_sessions(flow, slots);
     if (rc == SLAM_OK)
@@ -181,7 +185,7 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     sequence = (3 * (uint64_t)stream_index << 32) + flow->partition.first;
     slam_rng_seed(&flow->values_rng, config->seed, sequence);
     slam_rng_seed(&flow->arrivals_rng, config->seed, sequence + (UINT64_C(1) << 32));
-    slam_rng_seed(&flow->backoff_rng, config->seed, sequence + (UINT64_C(2) << 32));
+    slam_rng_seed(&flow->reconnect_rng, config->seed, sequence + (UINT64_C(2) << 32));
     init_connections(flow);
     return SLAM_OK;
 }
@@ -197,6 +201,7 @@ slam_flow_destroy(struct slam_flow *flow)
     for (uint32_t i = 0; flow->ledgers && i < flow->stream->settings.ledgers; i++)
         slam_ledger_close(flow->ledgers[i]);
     free(flow->conns);
+    free(flow->servers);
     free(flow->slots);
     free(flow->transports);
     free(flow->tx);

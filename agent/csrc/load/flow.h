@@ -79,7 +79,8 @@ struct slam_session_state {
 TAILQ_HEAD(slam_pause_list, slam_session_state); /* by due_ns */
 
 struct slam_conn {
-    /* first: the connector's in the states CONNECTING, REPLACING and BACKOFF */
+    /* first: the connector's while it is being set up, but for those in the server's
+     * list `waiting` */
     _Alignas(SLAM_CACHE_LINE) struct slam_connect_request request;
     struct slam_flow *flow;
     size_t first_op; /* as the stream's, of its server */
@@ -90,7 +91,6 @@ struct slam_conn {
     uint32_t timed_out; /* slots in that state */
     uint32_t generation;
     uint32_t counted_free; /* open: its free slots in the model's count */
-    uint32_t failures;     /* attempts since the connection was last up */
     uint8_t state;         /* enum slam_conn_state: slam_conn_move */
     uint8_t client;        /* enum slam_client_state: slam_conn_move_client */
     bool is_ready;         /* in the ready list */
@@ -102,20 +102,27 @@ struct slam_conn {
     uint64_t tx_since_ns; /* tx_len > 0: when that request was sent */
     uint64_t requests;    /* sent since the connection is up */
     uint64_t up_since_ns;
-    uint64_t missed_since_ns; /* up_since_ns, or when it was lost or not made before */
-    uint64_t stamp_ns;        /* the kernel's, of the last response; CLOCK_REALTIME */
-    bool stamp_is_shared;     /* with the response before */
-    uint8_t *kept;            /* the part of a response that came in earlier reads */
+    uint64_t stamp_ns;    /* the kernel's, of the last response; CLOCK_REALTIME */
+    bool stamp_is_shared; /* with the response before */
+    uint8_t *kept;        /* the part of a response that came in earlier reads */
     size_t kept_len;
     STAILQ_ENTRY(slam_conn) in_ready;
     uint64_t received_ns; /* ready: since when it can be used, by the kernel's stamp */
     uint64_t done_ns;     /* the same, by the worker's clock */
     STAILQ_ENTRY(slam_conn) in_queue; /* the model's list */
+    STAILQ_ENTRY(slam_conn) in_waiting;
     uint64_t due_ns; /* closed: since when its client is free, or will be */
     const struct slam_trace_record *record; /* of the last request; NULL: no trace */
 };
 
 STAILQ_HEAD(slam_conn_list, slam_conn);
+
+/* What a flow knows of one server's being away. */
+struct slam_server {
+    struct slam_conn *probe;       /* is tried again and again; NULL: none */
+    struct slam_conn_list waiting; /* for the probe's success */
+    uint32_t waiting_count;
+};
 
 struct slam_load_model;
 
@@ -128,6 +135,7 @@ struct slam_flow {
     uint32_t lane; /* slam_stream_lane of the worker */
     struct slam_conn *conns;
     uint32_t conn_count;
+    struct slam_server *servers; /* as the stream's URIs */
     struct slam_slot *slots;
     uint8_t *transports; /* their storage, one after the other */
     uint8_t *tx;
@@ -141,13 +149,14 @@ struct slam_flow {
     size_t *first_state; /* [op_count]: of the lets, then the op */
     struct slam_rng values_rng;
     struct slam_rng arrivals_rng;
-    struct slam_rng backoff_rng; /* its own: a lost connection changes no value */
+    struct slam_rng reconnect_rng; /* its own: a lost connection changes no value */
     uint32_t slot_bits;
     uint64_t sessions_left; /* that may still be scheduled; UINT64_MAX: no limit */
     uint64_t active;        /* sessions under way */
     uint64_t backlog_len;   /* arrivals that wait for a slot */
     bool ended;             /* nothing is scheduled any more */
-    uint32_t down_count;    /* connections in BACKOFF */
+    uint32_t connecting;    /* connections in REPLACING */
+    uint32_t down_count;    /* connections in DOWN */
     uint64_t down_at_ns;    /* when their time was last added to the record */
     uint64_t in_flight;     /* sent, neither done, timed out nor lost */
     TAILQ_HEAD(, slam_slot) sent; /* by time of sending */
@@ -197,7 +206,6 @@ struct slam_worker {
     uint64_t armed_ns; /* when it rings; UINT64_MAX: not armed */
     bool draining;
     uint64_t active;             /* sessions under way, over all flows */
-    uint64_t replacing;          /* connections in REPLACING, over all flows */
     bool finished;               /* counted as such in the time line */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
     uint64_t closing_offset_ns;  /* the same at the last interval's end */

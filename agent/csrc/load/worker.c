@@ -56,6 +56,7 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
         slam_flow_tally_down(flow, now_ns);
         record->streams[flow->stream_index].in_flight = flow->in_flight;
         record->streams[flow->stream_index].backlog = flow->backlog_len;
+        record->streams[flow->stream_index].connecting = flow->connecting;
     }
     record->cpu_ns = cpu_ns - worker->cpu_ns;
     record->run_queue_ns = run_queue_ns - worker->run_queue_ns;
@@ -133,10 +134,12 @@ drain_ready(struct slam_worker *worker)
 }
 
 static bool
-has_backlog(const struct slam_worker *worker)
+has_work(const struct slam_worker *worker)
 {
+    if (worker->active > 0)
+        return true;
     for (size_t i = 0; i < worker->flow_count; i++)
-        if (worker->flows[i].backlog_len > 0)
+        if (worker->flows[i].backlog_len > 0 || worker->flows[i].connecting > 0)
             return true;
     return false;
 }
@@ -380,8 +383,7 @@ worker_loop(struct slam_worker *worker)
         }
         /* each planned interval has a record of its own, late as it may be */
         if (worker->draining && planned_closed &&
-            ((worker->active == 0 && worker->replacing == 0 && !has_backlog(worker)) ||
-             now_ns >= run_end_ns + t->grace_ns))
+            (!has_work(worker) || now_ns >= run_end_ns + t->grace_ns))
             break;
         tell_when_finished(worker);
         deadline_ns = next_deadline(worker, boundary_ns, run_end_ns, &pace_ns);

@@ -99,15 +99,21 @@ static PyObject *
 raise_connect_error(PyObject *self, const struct slam_conn_error *error)
 {
     static const char *const stages[] = {"connect", "tls", "bind", "handover"};
-    static const char *const names[] = {"uri", "stage", "code", "detail"};
+    static const char *const names[] = {"uri", "stage", "code", "detail", "cause"};
+    static const char *const causes[] = {
+#define NAME(name) #name,
+        SLAM_CAUSE_LIST(NAME)
+#undef NAME
+    };
     PyObject *type =
         ((struct slam_py_state *)PyType_GetModuleState(Py_TYPE(self)))->connect_error;
-    PyObject *args = Py_BuildValue("(NsiN)", text(error->uri), stages[error->stage],
-                                   error->code, text(error->detail));
+    PyObject *args =
+        Py_BuildValue("(NsiNs)", text(error->uri), stages[error->stage], error->code,
+                      text(error->detail), causes[error->cause]);
     PyObject *instance = args ? PyObject_CallObject(type, args) : NULL;
     int rc = instance ? 0 : -1;
 
-    for (Py_ssize_t i = 0; rc == 0 && i < 4; i++)
+    for (Py_ssize_t i = 0; rc == 0 && i < 5; i++)
         rc = PyObject_SetAttrString(instance, names[i], PyTuple_GetItem(args, i));
     if (rc == 0)
         PyErr_SetObject(type, instance);

@@ -21,8 +21,8 @@ module_exec(PyObject *module)
     }
     state->connect_error = PyErr_NewExceptionWithDoc(
         "ldapslam.agent._engine.ConnectError",
-        "A connection could not be set up; attributes uri, stage, code, detail.", NULL,
-        NULL);
+        "A connection could not be set up; attributes uri, stage, code, detail, cause.",
+        NULL, NULL);
     if (!state->connect_error ||
         PyModule_AddObjectRef(module, "ConnectError", state->connect_error) != 0)
         return -1;

@@ -520,6 +520,22 @@ recorder_count(PyObject *self, PyObject *args)
 }
 
 static PyObject *
+recorder_failed(PyObject *self, PyObject *args)
+{
+    int fault;
+    struct shared *s = parsed(self, args, "i", &fault);
+    enum slam_cause cause;
+
+    if (!s)
+        return NULL;
+    cause = slam_cause_of_errno(fault);
+    hold(s);
+    slam_stream_record_failure(s->active->stream, cause);
+    release(s);
+    return PyBool_FromLong(slam_cause_is_own(cause));
+}
+
+static PyObject *
 recorder_connected(PyObject *self, PyObject *args)
 {
     unsigned long long duration_ns;
@@ -632,6 +648,7 @@ static PyMethodDef recorder_methods[] = {
     {"end", recorder_end, METH_VARARGS, NULL},
     {"count", recorder_count, METH_VARARGS, NULL},
     {"connected", recorder_connected, METH_VARARGS, NULL},
+    {"failed", recorder_failed, METH_VARARGS, NULL},
     {"close", recorder_close, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

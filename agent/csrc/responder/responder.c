@@ -101,6 +101,8 @@ watch_listener(struct slam_responder *r)
 static void
 client_close(struct slam_responder *r, struct client *c)
 {
+    /* a process that is just being forked may hold a copy of the descriptor */
+    epoll_ctl(r->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
     close(c->fd);
     c->fd = -1;
     if (c->waiting == 0)

@@ -3,28 +3,44 @@
 #include "load/connection_state.h"
 #include "slam_test.h"
 
-enum { CONNECTING, UP, DRAINING, UNBOUND, BROKEN, REPLACING, BACKOFF, CLOSED, REFUSED };
+enum {
+    CONNECTING,
+    UP,
+    DRAINING,
+    UNBOUND,
+    BROKEN,
+    REPLACING,
+    DOWN,
+    UNABLE,
+    CLOSED,
+    REFUSED
+};
 enum { NOT_STARTED, READY, BUSY, THINKING, NONE };
 
 static void
 test_every_edge_of_a_connection(void)
 {
-    /* columns: connected, failed, drain, unbind, replace, break, lose, close */
+    /* columns: connected, failed, failed here, drain, unbind, replace, break, lose,
+     * follow, close */
     static const uint8_t next[SLAM_CONN_STATES][SLAM_CONN_EVENTS] = {
-        [CONNECTING] = {UP, BACKOFF, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
-                        CLOSED},
-        [UP] = {REFUSED, REFUSED, DRAINING, UNBOUND, REFUSED, BROKEN, REFUSED, CLOSED},
-        [DRAINING] = {REFUSED, REFUSED, REFUSED, UNBOUND, REPLACING, BROKEN, REFUSED,
-                      CLOSED},
-        [UNBOUND] = {REFUSED, REFUSED, REFUSED, REFUSED, REPLACING, BROKEN, REFUSED,
-                     CLOSED},
-        [BROKEN] = {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, BACKOFF,
-                    CLOSED},
-        [REPLACING] = {UP, BACKOFF, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
-                       CLOSED},
-        [BACKOFF] = {UP, BACKOFF, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, CLOSED},
+        [CONNECTING] = {UP, DOWN, UNABLE, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
+                        REFUSED, CLOSED},
+        [UP] = {REFUSED, REFUSED, REFUSED, DRAINING, UNBOUND, REFUSED, BROKEN, REFUSED,
+                REFUSED, CLOSED},
+        [DRAINING] = {REFUSED, REFUSED, REFUSED, REFUSED, UNBOUND, REPLACING, BROKEN,
+                      REFUSED, REFUSED, CLOSED},
+        [UNBOUND] = {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REPLACING, BROKEN,
+                     REFUSED, REFUSED, CLOSED},
+        [BROKEN] = {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, DOWN,
+                    REFUSED, CLOSED},
+        [REPLACING] = {UP, DOWN, UNABLE, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
+                       REFUSED, CLOSED},
+        [DOWN] = {UP, DOWN, UNABLE, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
+                  REPLACING, CLOSED},
+        [UNABLE] = {UP, DOWN, UNABLE, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
+                    REPLACING, CLOSED},
         [CLOSED] = {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
-                    REFUSED}};
+                    REFUSED, REFUSED, REFUSED}};
 
     CHECK_EQ(SLAM_CONN_STATES, REFUSED);
     for (int state = 0; state < SLAM_CONN_STATES; state++)

@@ -394,6 +394,48 @@ test_client_that_leaves_before_its_delayed_answer_is_forgotten(void)
     slam_responder_destroy(r);
 }
 
+/* A copy of the server's descriptor, as a forked process holds it until its exec. */
+static int
+copy_of_peer(int fd)
+{
+    struct sockaddr_in own, peer;
+    socklen_t len = sizeof(own);
+
+    if (getsockname(fd, (struct sockaddr *)&own, &len) != 0)
+        return -1;
+    for (int other = 0; other < 1024; other++) {
+        len = sizeof(peer);
+        if (getpeername(other, (struct sockaddr *)&peer, &len) == 0 &&
+            peer.sin_family == AF_INET && peer.sin_port == own.sin_port)
+            return dup(other);
+    }
+    return -1;
+}
+
+static void
+test_client_whose_descriptor_lives_on_in_a_copy_is_forgotten(void)
+{
+    struct slam_responder_options options = {0};
+
+    CHECK(start(&options));
+    int fd = connect_tcp();
+    int other = connect_tcp();
+    CHECK(write(fd, search_request, sizeof(search_request)) > 0);
+    CHECK_EQ(read_answers(fd, 1), 1);
+    int copy = copy_of_peer(fd);
+    CHECK(copy >= 0);
+    CHECK(write(fd, unbind_request, sizeof(unbind_request)) > 0);
+    for (int i = 0; i < 50; i++) {
+        CHECK(write(other, search_request, sizeof(search_request)) > 0);
+        CHECK_EQ(read_answers(other, 1), 1);
+        if (i == 25)
+            close(fd);
+    }
+    close(copy);
+    close(other);
+    slam_responder_destroy(r);
+}
+
 static void
 test_garbage_closes_the_connection_and_is_counted(void)
 {
@@ -492,6 +534,7 @@ main(void)
     RUN(test_delay_is_in_the_answers_time_and_in_the_record);
     RUN(test_paused_responder_is_silent_and_records_the_pause);
     RUN(test_client_that_leaves_before_its_delayed_answer_is_forgotten);
+    RUN(test_client_whose_descriptor_lives_on_in_a_copy_is_forgotten);
     RUN(test_garbage_closes_the_connection_and_is_counted);
     RUN(test_client_that_does_not_read_gets_everything_later);
     RUN(test_unix_socket_is_served_and_removed);

@@ -15,6 +15,7 @@ from ldapslam.agent.admission.admit import check_open_files, raise_open_files
 from ldapslam.agent.assignment import load_assignment, store_files
 from ldapslam.agent.engine import process
 from ldapslam.agent.engine.process import RunProcess, stop_on_request, typed_error
+from ldapslam.base.causes import OWN_CAUSES
 from ldapslam.base.errors import (
     BindRejected,
     FleetError,
@@ -107,9 +108,12 @@ def test_two_runs_of_one_seed_draw_the_same_but_for_unique_numbers(
 class ConnectError(Exception):
     """As the engine raises it."""
 
-    def __init__(self, uri: str, stage: str, code: int, detail: str) -> None:
-        super().__init__(uri, stage, code, detail)
+    def __init__(
+        self, uri: str, stage: str, code: int, detail: str, cause: str = "refused"
+    ) -> None:
+        super().__init__(uri, stage, code, detail, cause)
         self.uri, self.stage, self.code, self.detail = uri, stage, code, detail
+        self.cause = cause
 
 
 CONNECT_ERRORS = [
@@ -134,17 +138,14 @@ def test_a_connection_that_fails_is_the_targets_error(
     assert "some detail" in str(error)
 
 
-def test_a_host_without_files_is_no_fault_of_the_target() -> None:
-    plan = plan_of(job_text())
-    failure = ConnectError("ldap://ds1", "connect", -1, "Can't contact LDAP server")
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
-        error = typed_error(failure, plan)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+@pytest.mark.parametrize("cause", OWN_CAUSES)
+def test_a_connection_that_this_host_cannot_make_is_no_fault_of_the_target(
+    cause: str,
+) -> None:
+    failure = ConnectError("ldap://ds1", "connect", -1, "some detail", cause)
+    error = typed_error(failure, plan_of(job_text()))
     assert type(error) is FleetError
-    assert "ulimit -n" in (error.hint or "")
+    assert error.hint == OWN_CAUSES[cause].remedy
 
 
 def test_a_plan_of_more_connections_than_files_is_refused_before_connecting() -> None:

@@ -187,6 +187,10 @@ CASES = {
         ),
         {"counts_reached": None},
     ),
+    "a host without ports": Case(
+        Scenario(edit=on_stream("readers", connect_failures=3, refused=2, no_port=1)),
+        {"connections_made": None},
+    ),
     "fewer arrivals than planned": Case(
         Scenario(streams={"writers": {"profile": steady(10_000, 10 * 10**9)}}),
         {"plan_followed": "956 of 60,000 of writers"},
