@@ -20,7 +20,7 @@ from ldapslam.base.errors import (
 )
 from ldapslam.base.names import MAX_NAME, NAME_RULE, is_name
 from ldapslam.coordinator.active_fleet import ActiveFleet
-from ldapslam.coordinator.bounds import Bound, note_exceeded
+from ldapslam.coordinator.bounds import Bound, note_exceeded, within_bounds
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.fleet.clock import ClockSample
 from ldapslam.coordinator.fleet.fleet import AgentState
@@ -43,17 +43,11 @@ from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.facts import AgentFacts
 from ldapslam.results.monitor_rows import add_monitor_report
 from ldapslam.results.records import IntervalRecord, Part, RunRecord
-from ldapslam.transport.messages import (
-    MOST_REPORTS,
-    ProtocolError,
-    decode_facts,
-    error_of,
-)
+from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_NS = 1_000_000_000
-_MAX_REASON = 500
 #: Refusals in a run's events; the log has all.
 _MOST_REFUSALS = 100
 _MAX_RUNS = 64
@@ -90,8 +84,6 @@ class AgentService(AgentServiceServicer):
                 f"agent name {name[:MAX_NAME]!r} cannot be used",
                 hint=f"give one with --name that has {NAME_RULE}",
             )
-        if max(len(request.runs), len(request.monitored_runs)) > _MAX_RUNS:
-            note_exceeded(Bound.RUNS)
         identity = AgentIdentity(
             name=name,
             instance=request.instance_id,
@@ -114,7 +106,7 @@ class AgentService(AgentServiceServicer):
             name,
             identity.instance,
             dict(request.labels),
-            tuple(dict.fromkeys(part.run_id for part in request.runs[:_MAX_RUNS])),
+            tuple(dict.fromkeys(part.run_id for part in request.runs)),
             identity.epoch,
             min(max(1, request.max_runs), _MAX_RUNS),
             request.restricted,
@@ -138,7 +130,7 @@ class AgentService(AgentServiceServicer):
     ) -> tuple[str, bool]:
         """Compare what the agent holds with what its runs know of it; its session, and
         whether that goes on."""
-        name, monitored = identity.name, set(request.monitored_runs[:_MAX_RUNS])
+        name, monitored = identity.name, set(request.monitored_runs)
         # that of a process before it has ended with its loss
         link = self._fleet.links.get(name)
         is_resumed = link is not None
@@ -266,8 +258,6 @@ class AgentService(AgentServiceServicer):
     ) -> agent_pb2.IntervalReplies:
         """Commit intervals together. With an error, which is raised when all are done,
         the agent sends them all again."""
-        if len(request.reports) > MOST_REPORTS:
-            raise ProtocolError(f"{len(request.reports)} intervals in one call")
         calls = [self.ReportInterval(report, context) for report in request.reports]
         became = await asyncio.gather(*calls, return_exceptions=True)
         replies = []
@@ -342,7 +332,7 @@ class AgentService(AgentServiceServicer):
             return _REPEATED
         except (ProtocolError, RunNotFound) as error:
             if is_monitoring and run is not None:
-                run.refuse_monitor(agent, str(error)[:_MAX_REASON])
+                run.refuse_monitor(agent, str(error))
             elif (link := self._fleet.links.get(agent)) is not None:
                 end = agent_pb2.EndMonitoring(run_id=run_id)
                 link.send(agent_pb2.Command(end_monitoring=end))
@@ -410,6 +400,7 @@ class AgentService(AgentServiceServicer):
         """Return the run of a report, and the reporter's part of it. Each report must
         come from the process and the attempt that were given the part. RunNotFound,
         ProtocolError; _Stale."""
+        within_bounds(report)
         run_id, agent = report.run_id, report.agent
         run = self._fleet.runs.get(run_id)
         if run is not None:
@@ -435,18 +426,17 @@ class AgentService(AgentServiceServicer):
     def _refuse_report(
         self, report: _Report, error: LdapSlamError
     ) -> agent_pb2.ReportReply:
-        # a peer may make it long
-        reason = str(error)[:_MAX_REASON]
-        _log.warning("a report of run %r was refused: %s", report.run_id, reason)
+        run_id = report.run_id[:MAX_NAME]
+        _log.warning("a report of run %r was refused: %s", run_id, error)
         run = self._live_part(report)
         if run is not None and run.refusals >= _MOST_REFUSALS:
             note_exceeded(Bound.REFUSALS)
         elif run is not None:
             run.refusals += 1
-            text = f"a report of agent {report.agent!r} was refused: {reason}"
+            text = f"a report of agent {report.agent!r} was refused: {error}"
             run.add_event("report_refused", text)
         return agent_pb2.ReportReply(
-            status=agent_pb2.ReportReply.STATUS_REFUSED, detail=reason
+            status=agent_pb2.ReportReply.STATUS_REFUSED, detail=str(error)
         )
 
     def _fail_part(

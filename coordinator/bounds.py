@@ -10,6 +10,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from enum import StrEnum
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from ldapslam.transport.messages import BoundExceeded, checked
+
+M = TypeVar("M", bound=Message)
 
 
 class Bound(StrEnum):
@@ -18,19 +25,14 @@ class Bound(StrEnum):
 
     CALLS = "calls_of_a_caller"
     REQUEST_BYTES = "request_bytes"
+    FIELDS = "fields_of_a_message"
     RECORDS = "records_of_an_answer"
     STORE_WRITES = "store_writes"
     RUN_END_COMMANDS = "run_end_commands"
     LIVE_BYTES = "live_bytes_of_a_run"
     UNREAD = "unread_figures_of_a_watcher"
-    RUNS = "runs_of_an_agent"
     REFUSALS = "refused_reports_of_a_run"
     REPORT_ROWS = "rows_of_a_report"
-    RESULT_CODES = "result_codes"
-    FACTS = "facts_of_a_report"
-    MONITORS = "monitors"
-    MONITOR_SAMPLES = "samples_of_a_monitor_report"
-    METRICS = "metrics_of_a_monitor"
     AUDIT = "audited_refusals"
     RENEWALS = "renewals"
 
@@ -42,6 +44,15 @@ _exceeded = Counter[Bound]()
 def note_exceeded(bound: Bound) -> None:
     with _lock:
         _exceeded[bound] += 1
+
+
+def within_bounds(message: M) -> M:
+    """Return a message as transport's `checked` does, and count what is too much."""
+    try:
+        return checked(message)
+    except BoundExceeded:
+        note_exceeded(Bound.FIELDS)
+        raise
 
 
 def exceeded() -> dict[Bound, int]:

@@ -68,6 +68,8 @@ class OperatorService(OperatorServiceServicer):
             live[one.run_id].status() if one.run_id in live else stored_status(one)
             for one in records
         ]
+        for run in runs:
+            run.ClearField("failure")  # all of them may be more than an answer holds
         return pb.ListRunsReply(runs=runs)
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunStatus:

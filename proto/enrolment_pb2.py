@@ -22,23 +22,34 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ldapslam.proto import bounds_pb2 as ldapslam_dot_proto_dot_bounds__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eldapslam/proto/enrolment.proto\x12\x0bldapslam.v1\"2\n\x0c\x45nrolRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x13\n\x0brequest_pem\x18\x02 \x01(\x0c\"#\n\x0cRenewRequest\x12\x13\n\x0brequest_pem\x18\x01 \x01(\x0c\"<\n\nEnrolReply\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x15\n\rauthority_pem\x18\x02 \x01(\x0c\x32O\n\x10\x45nrolmentService\x12;\n\x05\x45nrol\x12\x19.ldapslam.v1.EnrolRequest\x1a\x17.ldapslam.v1.EnrolReply2Q\n\x12\x43\x65rtificateService\x12;\n\x05Renew\x12\x19.ldapslam.v1.RenewRequest\x1a\x17.ldapslam.v1.EnrolReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eldapslam/proto/enrolment.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/bounds.proto\"F\n\x0c\x45nrolRequest\x12\x17\n\x05token\x18\x01 \x01(\tB\x08\x82\xb5\x18\x04\x08\x80\x80\x04\x12\x1d\n\x0brequest_pem\x18\x02 \x01(\x0c\x42\x08\x82\xb5\x18\x04\x08\x80\x80\x04\"-\n\x0cRenewRequest\x12\x1d\n\x0brequest_pem\x18\x01 \x01(\x0c\x42\x08\x82\xb5\x18\x04\x08\x80\x80\x04\"P\n\nEnrolReply\x12!\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x42\x08\x82\xb5\x18\x04\x08\x80\x80@\x12\x1f\n\rauthority_pem\x18\x02 \x01(\x0c\x42\x08\x82\xb5\x18\x04\x08\x80\x80@2O\n\x10\x45nrolmentService\x12;\n\x05\x45nrol\x12\x19.ldapslam.v1.EnrolRequest\x1a\x17.ldapslam.v1.EnrolReply2Q\n\x12\x43\x65rtificateService\x12;\n\x05Renew\x12\x19.ldapslam.v1.RenewRequest\x1a\x17.ldapslam.v1.EnrolReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ldapslam.proto.enrolment_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENROLREQUEST']._serialized_start=47
-  _globals['_ENROLREQUEST']._serialized_end=97
-  _globals['_RENEWREQUEST']._serialized_start=99
-  _globals['_RENEWREQUEST']._serialized_end=134
-  _globals['_ENROLREPLY']._serialized_start=136
-  _globals['_ENROLREPLY']._serialized_end=196
-  _globals['_ENROLMENTSERVICE']._serialized_start=198
-  _globals['_ENROLMENTSERVICE']._serialized_end=277
-  _globals['_CERTIFICATESERVICE']._serialized_start=279
-  _globals['_CERTIFICATESERVICE']._serialized_end=360
+  _globals['_ENROLREQUEST'].fields_by_name['token']._loaded_options = None
+  _globals['_ENROLREQUEST'].fields_by_name['token']._serialized_options = b'\202\265\030\004\010\200\200\004'
+  _globals['_ENROLREQUEST'].fields_by_name['request_pem']._loaded_options = None
+  _globals['_ENROLREQUEST'].fields_by_name['request_pem']._serialized_options = b'\202\265\030\004\010\200\200\004'
+  _globals['_RENEWREQUEST'].fields_by_name['request_pem']._loaded_options = None
+  _globals['_RENEWREQUEST'].fields_by_name['request_pem']._serialized_options = b'\202\265\030\004\010\200\200\004'
+  _globals['_ENROLREPLY'].fields_by_name['certificate_pem']._loaded_options = None
+  _globals['_ENROLREPLY'].fields_by_name['certificate_pem']._serialized_options = b'\202\265\030\004\010\200\200@'
+  _globals['_ENROLREPLY'].fields_by_name['authority_pem']._loaded_options = None
+  _globals['_ENROLREPLY'].fields_by_name['authority_pem']._serialized_options = b'\202\265\030\004\010\200\200@'
+  _globals['_ENROLREQUEST']._serialized_start=76
+  _globals['_ENROLREQUEST']._serialized_end=146
+  _globals['_RENEWREQUEST']._serialized_start=148
+  _globals['_RENEWREQUEST']._serialized_end=193
+  _globals['_ENROLREPLY']._serialized_start=195
+  _globals['_ENROLREPLY']._serialized_end=275
+  _globals['_ENROLMENTSERVICE']._serialized_start=277
+  _globals['_ENROLMENTSERVICE']._serialized_end=356
+  _globals['_CERTIFICATESERVICE']._serialized_start=358
+  _globals['_CERTIFICATESERVICE']._serialized_end=439
 # @@protoc_insertion_point(module_scope)

@@ -38,6 +38,7 @@ def generate(into: Path) -> dict[str, bytes]:
         [
             "protoc",
             f"--proto_path=ldapslam/proto={PROTO_DIR}",
+            f"--proto_path={Path(protoc.__file__).parent}/_proto",
             f"--python_out={into}",
             f"--pyi_out={into}",
             f"--grpc_python_out={into}",

@@ -22,38 +22,73 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ldapslam.proto import bounds_pb2 as ldapslam_dot_proto_dot_bounds__pb2
 from ldapslam.proto import common_pb2 as ldapslam_dot_proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cldapslam/proto/monitor.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/common.proto\"\xa6\x01\n\x0eMonitorRequest\x12.\n\x07prepare\x18\x01 \x01(\x0b\x32\x1b.ldapslam.v1.PrepareMonitorH\x00\x12*\n\x05start\x18\x02 \x01(\x0b\x32\x19.ldapslam.v1.StartMonitorH\x00\x12\x30\n\x08\x63onclude\x18\x03 \x01(\x0b\x32\x1c.ldapslam.v1.ConcludeMonitorH\x00\x42\x06\n\x04kind\"y\n\x0ePrepareMonitor\x12\'\n\x03run\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.RunAssignment\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x14\n\x0c\x66iles_folder\x18\x03 \x01(\t\x12\x13\n\x0blimits_json\x18\x04 \x01(\tJ\x04\x08\x05\x10\x06\"\"\n\x0cStartMonitor\x12\x12\n\nt0_mono_ns\x18\x01 \x01(\x03\"!\n\x0f\x43oncludeMonitor\x12\x0e\n\x06verify\x18\x01 \x01(\x08\"\xcc\x01\n\x0cMonitorEvent\x12*\n\x05ready\x18\x01 \x01(\x0b\x32\x19.ldapslam.v1.MonitorReadyH\x00\x12.\n\x07samples\x18\x02 \x01(\x0b\x32\x1b.ldapslam.v1.MonitorSamplesH\x00\x12\x30\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1c.ldapslam.v1.MonitorFinishedH\x00\x12&\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\x14.ldapslam.v1.FailureH\x00\x42\x06\n\x04kind\"U\n\x0cMonitorReady\x12\x31\n\x08monitors\x18\x01 \x03(\x0b\x32\x1f.ldapslam.v1.MonitorDescription\x12\x12\n\nfacts_json\x18\x02 \x01(\t\"c\n\x12MonitorDescription\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x07metrics\x18\x02 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorMetric\x12\x12\n\nfacts_json\x18\x03 \x01(\t\"?\n\rMonitorMetric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12\x12\n\nis_counter\x18\x03 \x01(\x08\"=\n\x0eMonitorSamples\x12+\n\x07samples\x18\x01 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorSample\"a\n\rMonitorSample\x12\x0f\n\x07monitor\x18\x01 \x01(\t\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x0f\n\x07took_ns\x18\x03 \x01(\x03\x12\x0e\n\x06values\x18\x04 \x03(\x01\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"%\n\x0fMonitorFinished\x12\x12\n\nfacts_json\x18\x01 \x01(\t\"x\n\rMonitorReport\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x04\x12(\n\x05\x65vent\x18\x05 \x01(\x0b\x32\x19.ldapslam.v1.MonitorEventb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cldapslam/proto/monitor.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/bounds.proto\x1a\x1bldapslam/proto/common.proto\"\xa6\x01\n\x0eMonitorRequest\x12.\n\x07prepare\x18\x01 \x01(\x0b\x32\x1b.ldapslam.v1.PrepareMonitorH\x00\x12*\n\x05start\x18\x02 \x01(\x0b\x32\x19.ldapslam.v1.StartMonitorH\x00\x12\x30\n\x08\x63onclude\x18\x03 \x01(\x0b\x32\x1c.ldapslam.v1.ConcludeMonitorH\x00\x42\x06\n\x04kind\"\x98\x01\n\x0ePrepareMonitor\x12\'\n\x03run\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.RunAssignment\x12\x15\n\x05\x61gent\x18\x02 \x01(\tB\x06\x82\xb5\x18\x02\x18\x01\x12\x1f\n\x0c\x66iles_folder\x18\x03 \x01(\tB\t\x82\xb5\x18\x05\x08\xa0\x1f\x18\x03\x12\x1f\n\x0blimits_json\x18\x04 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80\x04\x18\x02J\x04\x08\x05\x10\x06\"\"\n\x0cStartMonitor\x12\x12\n\nt0_mono_ns\x18\x01 \x01(\x03\"!\n\x0f\x43oncludeMonitor\x12\x0e\n\x06verify\x18\x01 \x01(\x08\"\xcc\x01\n\x0cMonitorEvent\x12*\n\x05ready\x18\x01 \x01(\x0b\x32\x19.ldapslam.v1.MonitorReadyH\x00\x12.\n\x07samples\x18\x02 \x01(\x0b\x32\x1b.ldapslam.v1.MonitorSamplesH\x00\x12\x30\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1c.ldapslam.v1.MonitorFinishedH\x00\x12&\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\x14.ldapslam.v1.FailureH\x00\x42\x06\n\x04kind\"j\n\x0cMonitorReady\x12:\n\x08monitors\x18\x01 \x03(\x0b\x32\x1f.ldapslam.v1.MonitorDescriptionB\x07\x82\xb5\x18\x03\x10\xe8\x07\x12\x1e\n\nfacts_json\x18\x02 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80@\x18\x02\"\x81\x01\n\x12MonitorDescription\x12\x15\n\x04name\x18\x01 \x01(\tB\x07\x82\xb5\x18\x03\x08\xf4\x03\x12\x34\n\x07metrics\x18\x02 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorMetricB\x07\x82\xb5\x18\x03\x10\x88\'\x12\x1e\n\nfacts_json\x18\x03 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80@\x18\x02\"Q\n\rMonitorMetric\x12\x15\n\x04name\x18\x01 \x01(\tB\x07\x82\xb5\x18\x03\x08\xf4\x03\x12\x15\n\x04unit\x18\x02 \x01(\tB\x07\x82\xb5\x18\x03\x08\xf4\x03\x12\x12\n\nis_counter\x18\x03 \x01(\x08\"F\n\x0eMonitorSamples\x12\x34\n\x07samples\x18\x01 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorSampleB\x07\x82\xb5\x18\x03\x10\x90N\"|\n\rMonitorSample\x12\x18\n\x07monitor\x18\x01 \x01(\tB\x07\x82\xb5\x18\x03\x08\xf4\x03\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x0f\n\x07took_ns\x18\x03 \x01(\x03\x12\x17\n\x06values\x18\x04 \x03(\x01\x42\x07\x82\xb5\x18\x03\x10\x88\'\x12\x18\n\x07\x66\x61ilure\x18\x05 \x01(\tB\x07\x82\xb5\x18\x03\x08\xf4\x03\"1\n\x0fMonitorFinished\x12\x1e\n\nfacts_json\x18\x01 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80@\x18\x02\"\x88\x01\n\rMonitorReport\x12\x16\n\x06run_id\x18\x01 \x01(\tB\x06\x82\xb5\x18\x02\x18\x01\x12\x15\n\x05\x61gent\x18\x02 \x01(\tB\x06\x82\xb5\x18\x02\x18\x01\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x04\x12(\n\x05\x65vent\x18\x05 \x01(\x0b\x32\x19.ldapslam.v1.MonitorEventb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ldapslam.proto.monitor_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MONITORREQUEST']._serialized_start=75
-  _globals['_MONITORREQUEST']._serialized_end=241
-  _globals['_PREPAREMONITOR']._serialized_start=243
-  _globals['_PREPAREMONITOR']._serialized_end=364
-  _globals['_STARTMONITOR']._serialized_start=366
-  _globals['_STARTMONITOR']._serialized_end=400
-  _globals['_CONCLUDEMONITOR']._serialized_start=402
-  _globals['_CONCLUDEMONITOR']._serialized_end=435
-  _globals['_MONITOREVENT']._serialized_start=438
-  _globals['_MONITOREVENT']._serialized_end=642
-  _globals['_MONITORREADY']._serialized_start=644
-  _globals['_MONITORREADY']._serialized_end=729
-  _globals['_MONITORDESCRIPTION']._serialized_start=731
-  _globals['_MONITORDESCRIPTION']._serialized_end=830
-  _globals['_MONITORMETRIC']._serialized_start=832
-  _globals['_MONITORMETRIC']._serialized_end=895
-  _globals['_MONITORSAMPLES']._serialized_start=897
-  _globals['_MONITORSAMPLES']._serialized_end=958
-  _globals['_MONITORSAMPLE']._serialized_start=960
-  _globals['_MONITORSAMPLE']._serialized_end=1057
-  _globals['_MONITORFINISHED']._serialized_start=1059
-  _globals['_MONITORFINISHED']._serialized_end=1096
-  _globals['_MONITORREPORT']._serialized_start=1098
-  _globals['_MONITORREPORT']._serialized_end=1218
+  _globals['_PREPAREMONITOR'].fields_by_name['agent']._loaded_options = None
+  _globals['_PREPAREMONITOR'].fields_by_name['agent']._serialized_options = b'\202\265\030\002\030\001'
+  _globals['_PREPAREMONITOR'].fields_by_name['files_folder']._loaded_options = None
+  _globals['_PREPAREMONITOR'].fields_by_name['files_folder']._serialized_options = b'\202\265\030\005\010\240\037\030\003'
+  _globals['_PREPAREMONITOR'].fields_by_name['limits_json']._loaded_options = None
+  _globals['_PREPAREMONITOR'].fields_by_name['limits_json']._serialized_options = b'\202\265\030\006\010\200\200\004\030\002'
+  _globals['_MONITORREADY'].fields_by_name['monitors']._loaded_options = None
+  _globals['_MONITORREADY'].fields_by_name['monitors']._serialized_options = b'\202\265\030\003\020\350\007'
+  _globals['_MONITORREADY'].fields_by_name['facts_json']._loaded_options = None
+  _globals['_MONITORREADY'].fields_by_name['facts_json']._serialized_options = b'\202\265\030\006\010\200\200@\030\002'
+  _globals['_MONITORDESCRIPTION'].fields_by_name['name']._loaded_options = None
+  _globals['_MONITORDESCRIPTION'].fields_by_name['name']._serialized_options = b'\202\265\030\003\010\364\003'
+  _globals['_MONITORDESCRIPTION'].fields_by_name['metrics']._loaded_options = None
+  _globals['_MONITORDESCRIPTION'].fields_by_name['metrics']._serialized_options = b'\202\265\030\003\020\210\''
+  _globals['_MONITORDESCRIPTION'].fields_by_name['facts_json']._loaded_options = None
+  _globals['_MONITORDESCRIPTION'].fields_by_name['facts_json']._serialized_options = b'\202\265\030\006\010\200\200@\030\002'
+  _globals['_MONITORMETRIC'].fields_by_name['name']._loaded_options = None
+  _globals['_MONITORMETRIC'].fields_by_name['name']._serialized_options = b'\202\265\030\003\010\364\003'
+  _globals['_MONITORMETRIC'].fields_by_name['unit']._loaded_options = None
+  _globals['_MONITORMETRIC'].fields_by_name['unit']._serialized_options = b'\202\265\030\003\010\364\003'
+  _globals['_MONITORSAMPLES'].fields_by_name['samples']._loaded_options = None
+  _globals['_MONITORSAMPLES'].fields_by_name['samples']._serialized_options = b'\202\265\030\003\020\220N'
+  _globals['_MONITORSAMPLE'].fields_by_name['monitor']._loaded_options = None
+  _globals['_MONITORSAMPLE'].fields_by_name['monitor']._serialized_options = b'\202\265\030\003\010\364\003'
+  _globals['_MONITORSAMPLE'].fields_by_name['values']._loaded_options = None
+  _globals['_MONITORSAMPLE'].fields_by_name['values']._serialized_options = b'\202\265\030\003\020\210\''
+  _globals['_MONITORSAMPLE'].fields_by_name['failure']._loaded_options = None
+  _globals['_MONITORSAMPLE'].fields_by_name['failure']._serialized_options = b'\202\265\030\003\010\364\003'
+  _globals['_MONITORFINISHED'].fields_by_name['facts_json']._loaded_options = None
+  _globals['_MONITORFINISHED'].fields_by_name['facts_json']._serialized_options = b'\202\265\030\006\010\200\200@\030\002'
+  _globals['_MONITORREPORT'].fields_by_name['run_id']._loaded_options = None
+  _globals['_MONITORREPORT'].fields_by_name['run_id']._serialized_options = b'\202\265\030\002\030\001'
+  _globals['_MONITORREPORT'].fields_by_name['agent']._loaded_options = None
+  _globals['_MONITORREPORT'].fields_by_name['agent']._serialized_options = b'\202\265\030\002\030\001'
+  _globals['_MONITORREQUEST']._serialized_start=104
+  _globals['_MONITORREQUEST']._serialized_end=270
+  _globals['_PREPAREMONITOR']._serialized_start=273
+  _globals['_PREPAREMONITOR']._serialized_end=425
+  _globals['_STARTMONITOR']._serialized_start=427
+  _globals['_STARTMONITOR']._serialized_end=461
+  _globals['_CONCLUDEMONITOR']._serialized_start=463
+  _globals['_CONCLUDEMONITOR']._serialized_end=496
+  _globals['_MONITOREVENT']._serialized_start=499
+  _globals['_MONITOREVENT']._serialized_end=703
+  _globals['_MONITORREADY']._serialized_start=705
+  _globals['_MONITORREADY']._serialized_end=811
+  _globals['_MONITORDESCRIPTION']._serialized_start=814
+  _globals['_MONITORDESCRIPTION']._serialized_end=943
+  _globals['_MONITORMETRIC']._serialized_start=945
+  _globals['_MONITORMETRIC']._serialized_end=1026
+  _globals['_MONITORSAMPLES']._serialized_start=1028
+  _globals['_MONITORSAMPLES']._serialized_end=1098
+  _globals['_MONITORSAMPLE']._serialized_start=1100
+  _globals['_MONITORSAMPLE']._serialized_end=1224
+  _globals['_MONITORFINISHED']._serialized_start=1226
+  _globals['_MONITORFINISHED']._serialized_end=1275
+  _globals['_MONITORREPORT']._serialized_start=1278
+  _globals['_MONITORREPORT']._serialized_end=1414
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from ldapslam.proto import bounds_pb2 as _bounds_pb2
 from ldapslam.proto import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

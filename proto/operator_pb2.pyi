@@ -1,4 +1,5 @@
 from ldapslam.proto import agent_pb2 as _agent_pb2
+from ldapslam.proto import bounds_pb2 as _bounds_pb2
 from ldapslam.proto import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper

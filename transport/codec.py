@@ -72,7 +72,6 @@ FAILURE_KEY = "ldapslam-failure-bin"
 
 #: Metadata beyond gRPC's 8 KiB needs both sides' consent.
 _MAX_METADATA_BYTES = 1024 * 1024
-_MAX_FAULTS = 200
 _MAX_STATUS_CHARACTERS = 1000
 
 #: so_reuseport would let two coordinators share one port.
@@ -113,12 +112,7 @@ _STATUS_OF: tuple[tuple[type[LdapSlamError], grpc.StatusCode], ...] = (
 def status_of(
     error: LdapSlamError,
 ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
-    if isinstance(error, JobErrors) and len(error.faults) > _MAX_FAULTS:
-        error = JobErrors(error.faults[:_MAX_FAULTS])
     failure = failure_message(error).SerializeToString()
-    if len(failure) > _MAX_METADATA_BYTES // 2:
-        text = str(error)[:_MAX_STATUS_CHARACTERS]
-        failure = failure_message(LdapSlamError(text)).SerializeToString()
     text = str(error)[:_MAX_STATUS_CHARACTERS]
     code = next(code for cls, code in _STATUS_OF if isinstance(error, cls))
     return code, text, ((FAILURE_KEY, failure),)
@@ -128,12 +122,10 @@ def error_of_rpc(error: grpc.RpcError, address: str) -> LdapSlamError:
     """The error of a failed call. Without a Failure the call did not reach our code."""
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_KEY:
-            failure = pb.Failure()
             try:
-                failure.ParseFromString(value)
-            except DecodeError:
+                return error_of(checked(pb.Failure.FromString(value)))
+            except (DecodeError, ProtocolError):
                 return ProtocolError("a refusal cannot be read")
-            return error_of(failure)
     code, details = error.code(), error.details() or ""
     _log.debug("%s: %s: %s", address, code.name, details)
     return CoordinatorUnreachable(address, _in_words(code, details))

@@ -11,15 +11,25 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import FleetError, LdapSlamError
 from ldapslam.base.inert import one_line, one_line_texts
 from ldapslam.base.names import MAX_NAME, is_name
+from ldapslam.proto import bounds_pb2
 from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto.bounds_pb2 import (
+    SHAPE_JSON,
+    SHAPE_LINE,
+    SHAPE_NAME,
+    SHAPE_TEXT,
+    Bound,
+)
 from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     SET_UP_TIMES,
@@ -40,14 +50,8 @@ MOST_REPORTS = 4
 
 M = TypeVar("M", bound=Message)
 
-#: Fields of all messages that are names; a field `name` is one in some.
-_NAMES = frozenset(
-    {"agent", "agents", "job_name", "monitored_runs"}
-    | {"run_id", "run_ids", "schedule_id"}
-)
-_NAMED = frozenset({"AgentStatus", "ScheduleStatus"})
-#: Fields that are read as YAML.
-_SEVERAL_LINES = frozenset({"overrides"})
+#: Settings of servers, by database and plug-in, lie deep.
+_MOST_DEPTH = 16
 
 
 class ProtocolError(FleetError):
@@ -60,32 +64,90 @@ class ProtocolError(FleetError):
         self.detail = detail
 
 
+class BoundExceeded(ProtocolError):
+    """A field has more than its bound."""
+
+
 def checked(message: M) -> M:
-    """Return a peer's message with texts of one line; ProtocolError where a text stands
-    for a name and is none."""
-    kind = message.DESCRIPTOR.name
-    for field, value in message.ListFields():
-        has_names = field.name in _NAMES or (field.name == "name" and kind in _NAMED)
-        if field.type == field.TYPE_STRING and field.name not in _SEVERAL_LINES:
-            texts = [value] if isinstance(value, str) else list(value)
-            if has_names and (wrong := [one for one in texts if not is_name(one)]):
-                text = wrong[0][: 2 * MAX_NAME]
-                raise ProtocolError(f"{kind}.{field.name}: {text!r} is no name")
-            if isinstance(value, str):
-                setattr(message, field.name, one_line(value))
-            else:
-                value[:] = map(one_line, texts)
-        elif isinstance(value, Message):
-            checked(value)
-        elif isinstance(value, MutableMapping):
-            for key, text in list(value.items()):
-                if isinstance(text, str):
+    """Return a peer's message within the bounds of its fields (proto/bounds.proto):
+    long lines are cut off, unknown fields removed. Raise BoundExceeded, or
+    ProtocolError where a text has not the shape of its field."""
+    message.DiscardUnknownFields()
+    return _within_bounds(message)
+
+
+def _within_bounds(message: M) -> M:
+    for name, field, bound in _checked_fields(message.DESCRIPTOR):
+        if bound is None:
+            if message.HasField(name):
+                _within_bounds(getattr(message, name))
+            continue
+        if not (value := getattr(message, name)):
+            continue
+        if not bound.items:
+            if (kept := _kept(value, bound, field)) is not value:
+                setattr(message, name, kept)
+            continue
+        _check_amount(len(value), bound.items, field)
+        if isinstance(value, MutableMapping):
+            for key, item in list(value.items()):
+                pair = _kept(key, bound, field), _kept(item, bound, field)
+                if pair != (key, item):
                     del value[key]
-                    value[one_line(key)] = one_line(text)
-        elif field.type == field.TYPE_MESSAGE:
-            for part in value:
-                checked(part)
+                    value[pair[0]] = pair[1]
+        elif field.type != field.TYPE_DOUBLE:
+            for index, item in enumerate(value):
+                if (kept := _kept(item, bound, field)) is not item:
+                    value[index] = kept
     return message
+
+
+@cache
+def _checked_fields(
+    kind: Descriptor,
+) -> Sequence[tuple[str, FieldDescriptor, Bound | None]]:
+    """Return the fields that have a bound, or hold one message and have none. Messages
+    of others, such as gRPC's health service, have neither."""
+    return [
+        (field.name, field, bound if bound.ByteSize() else None)
+        for field in kind.fields
+        if (bound := bound_of(field)).ByteSize() or field.type == field.TYPE_MESSAGE
+    ]
+
+
+def bound_of(field: Any) -> Bound:
+    """Return the option of a field; an empty one where there is none."""
+    option: Bound = field.GetOptions().Extensions[bounds_pb2.bound]
+    return option
+
+
+def _kept(value: Any, bound: Bound, field: FieldDescriptor) -> Any:
+    """Return what is kept of a value."""
+    if isinstance(value, Message):
+        return _within_bounds(value)
+    if isinstance(value, int):  # in a map
+        return value
+    shape = bound.shape if isinstance(value, str) else SHAPE_TEXT
+    if shape == SHAPE_LINE:
+        if len(value) <= bound.length and value.isprintable():
+            return value
+        text = one_line(value[: bound.length + 1])
+        return text if len(text) <= bound.length else f"{text[: bound.length - 1]}…"
+    if shape == SHAPE_NAME:
+        if not is_name(value):
+            raise ProtocolError(f"{field.full_name}: {value[:MAX_NAME]!r} is no name")
+        return value
+    _check_amount(len(value), bound.length, field)
+    if shape == SHAPE_JSON:
+        decode_facts(value)
+    return value
+
+
+def _check_amount(amount: int, most: int, field: FieldDescriptor) -> None:
+    if amount > most:
+        raise BoundExceeded(
+            f"{field.full_name} has {amount:,}, where at most {most:,} are taken"
+        )
 
 
 def describe_version(protocol_version: int, build: str) -> str:
@@ -93,12 +155,13 @@ def describe_version(protocol_version: int, build: str) -> str:
 
 
 def failure_message(error: LdapSlamError) -> pb.Failure:
-    data = error.to_dict()
-    return pb.Failure(
-        error_class=data["class"],
-        message=data["message"],
-        values_json=json.dumps(data["values"]),
-    )
+    """The error as a message; without its values where they exceed their bound."""
+    data, fields = error.to_dict(), pb.Failure.DESCRIPTOR.fields_by_name
+    message = data["message"][: bound_of(fields["message"]).length]
+    values = json.dumps(data["values"])
+    if len(values) > bound_of(fields["values_json"]).length:
+        return failure_message(LdapSlamError(message))
+    return pb.Failure(error_class=data["class"], message=message, values_json=values)
 
 
 def error_of(failure: pb.Failure) -> LdapSlamError:
@@ -122,7 +185,7 @@ def facts_json(facts: Mapping[str, Any]) -> str:
 
 
 def decode_facts(text: str) -> dict[str, Any]:
-    """A JSON object, with texts of one line."""
+    """A JSON object, not nested too deep, with texts of one line."""
     try:
         facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
         # half a surrogate pair is valid JSON but no text
@@ -131,8 +194,19 @@ def decode_facts(text: str) -> dict[str, Any]:
         raise ProtocolError("facts are not JSON") from None
     if not isinstance(facts, dict):
         raise ProtocolError("facts are not a JSON object")
+    _check_depth(facts, _MOST_DEPTH)
     lines: dict[str, Any] = one_line_texts(facts)
     return lines
+
+
+def _check_depth(value: object, left: int) -> None:
+    if not left:
+        raise ProtocolError("facts are nested too deep")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            _check_depth(one, left - 1)
 
 
 def _finite(text: str) -> float:
@@ -258,4 +332,4 @@ def _parse(body: bytes, size: int, message_type: type[M]) -> M:
         message.ParseFromString(body)
     except DecodeError:
         raise ProtocolError(f"not a {message_type.DESCRIPTOR.name}") from None
-    return message
+    return checked(message)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -18,7 +18,7 @@ from ldapslam.cli.console import put_json, put_result, wants_json
 from ldapslam.cli.fleet.operate import document, put_table
 from ldapslam.cli.security import client_options
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.transport.messages import ProtocolError, decode_facts
+from ldapslam.transport.messages import decode_facts
 
 _NS_PER_S = 1e9
 _NS_PER_MS = 1e6
@@ -57,8 +57,8 @@ def agent_document(agent: pb.AgentStatus) -> dict[str, Any]:
     """An agent as JSON; figures that its host does not give are left out."""
     readable = pb.AgentStatus()
     readable.CopyFrom(agent)
-    readable.limits_json = json.dumps(_opened(agent.limits_json))
-    readable.host_facts_json = json.dumps(_opened(agent.host_facts_json))
+    readable.limits_json = json.dumps(decode_facts(agent.limits_json))
+    readable.host_facts_json = json.dumps(decode_facts(agent.host_facts_json))
     shown = document(readable)
     if agent.HasField("load"):
         # protobuf's JSON has 64-bit integers as text
@@ -81,7 +81,7 @@ def _columns(agent: pb.AgentStatus) -> dict[str, str]:
         "load": _load(agent),
         "clock offset": _offset(agent),
         "last heard of": f"{agent.silent_ns / _NS_PER_S:.1f} s ago",
-        "limits": "; ".join(describe_limits(_opened(agent.limits_json))),
+        "limits": "; ".join(describe_limits(decode_facts(agent.limits_json))),
         "labels": " ".join(f"{k}={v}" for k, v in sorted(agent.labels.items())),
     }
 
@@ -106,9 +106,9 @@ def _fields(agent: pb.AgentStatus) -> Iterator[tuple[str, str]]:
     if agent.HasField("load"):
         size = format_size(load.spool_bytes)
         yield "spool", f"{load.spool_reports:,} reports wait ({size})"
-    for phrase in describe_limits(_opened(agent.limits_json)):
+    for phrase in describe_limits(decode_facts(agent.limits_json)):
         yield "limit", phrase
-    for key, value in sorted(_opened(agent.host_facts_json).items()):
+    for key, value in sorted(decode_facts(agent.host_facts_json).items()):
         if value is not None:
             yield "host", f"{key} {value}"
 
@@ -133,11 +133,3 @@ def _offset(agent: pb.AgentStatus) -> str:
     offset_ms = agent.clock_offset_ns / _NS_PER_MS
     bound_ms = agent.clock_offset_bound_ns / _NS_PER_MS
     return f"{offset_ms:+.3f} ms ± {bound_ms:.3f}"
-
-
-def _opened(text: str) -> Mapping[str, Any]:
-    """An agent's JSON; empty where it is none: the agent may be of a later version."""
-    try:
-        return decode_facts(text)
-    except ProtocolError:
-        return {}

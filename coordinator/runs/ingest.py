@@ -19,7 +19,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from pydantic import ValidationError
 
 from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
-from ldapslam.coordinator.bounds import Bound, note_exceeded
+from ldapslam.coordinator.bounds import Bound, note_exceeded, within_bounds
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.jobs.run_plan import PlannedStream, RunPlan
@@ -56,16 +56,10 @@ from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 #: The store's integers are signed: 64 bits for counters, 32 for keys.
 _MAX_COUNTER = (1 << 63) - 1
 _MAX_KEY = (1 << 31) - 1
-_MOST_WORKERS = 4096
 #: An operation's histograms of an interval, and a second's readings of monitors, take
 #: less.
 _ROW_BYTES = 1 << 16
 _LEAST_ROOM_BYTES = 1 << 26
-#: The engine counts 129 of them.
-_MOST_RESULT_CODES = 256
-#: The engine keeps 200 bytes of four.
-_MOST_DIAGNOSTIC_MESSAGES = 16
-_LONGEST_DIAGNOSTIC_MESSAGE = 1_000
 _HISTOGRAMS = frozenset(
     itertools.product(range(1, len(METRICS) + 1), range(1, len(OUTCOMES) + 1))
 )
@@ -73,11 +67,6 @@ _HISTOGRAMS = frozenset(
 _OPERATION_COUNTS = attrgetter(*OPERATION_COUNTERS)
 _STREAM_COUNTS = attrgetter(*STREAM_COUNTERS)
 _WORKER_COUNTS = attrgetter(*WORKER_COUNTERS)
-
-
-def _too_much(bound: Bound, found: str) -> ProtocolError:
-    note_exceeded(bound)
-    return ProtocolError(found)
 
 
 def interval_record(
@@ -89,6 +78,7 @@ def interval_record(
     except StoreError as error:
         raise ProtocolError(str(error)) from error
     _check_amounts(snapshot, plan)
+    within_bounds(snapshot)
     _check_key("sequence", report.sequence)
     # the drain is one more
     if snapshot.index > len(plan.boundaries_ns):
@@ -135,10 +125,10 @@ def _check_amounts(snapshot: pb.Snapshot, plan: RunPlan) -> None:
     if (
         len(snapshot.operations) > _operation_rows(plan)
         or len(snapshot.streams) > len(plan.streams)
-        or len(snapshot.workers) > _MOST_WORKERS
         or len(UnknownFieldSet(snapshot))
     ):
-        raise _too_much(Bound.REPORT_ROWS, "the interval has more than the plan")
+        note_exceeded(Bound.REPORT_ROWS)
+        raise ProtocolError("the interval has more than the plan")
 
 
 def _servers(stream: PlannedStream) -> Sequence[str]:
@@ -156,16 +146,8 @@ def _check_counters(snapshot: pb.Snapshot) -> None:
         for message in messages:
             _check_counter(max(counts_of(message)))
     for operation in snapshot.operations:
-        if len(operation.result_codes) > _MOST_RESULT_CODES:
-            found = f"{len(operation.result_codes)} result codes"
-            raise _too_much(Bound.RESULT_CODES, found)
         for count in operation.result_codes.values():
             _check_counter(count)
-        texts = operation.diagnostic_messages.values()
-        if len(texts) > _MOST_DIAGNOSTIC_MESSAGES:
-            raise ProtocolError(f"{len(texts)} diagnostic messages")
-        if any(len(text) > _LONGEST_DIAGNOSTIC_MESSAGE for text in texts):
-            raise ProtocolError("a diagnostic message is too long")
     for worker in snapshot.workers:
         _check_key("worker", worker.worker)
         if worker.model not in ("open", "closed"):
@@ -230,49 +212,25 @@ def _check_histograms(snapshot: pb.Snapshot) -> None:
         raise ProtocolError(str(error)) from error
 
 
-_MAX_CHARACTERS = 1 << 20
-_MAX_DEPTH = 8
-#: Settings of servers, by database and plug-in, lie deeper.
-_MAX_MONITOR_DEPTH = 16
-
 F = TypeVar("F", bound=Facts)
 
 
 def reported_facts(text: str) -> ReportedFacts:
     """The facts of a report; ProtocolError when a report could not be made of them."""
-    return _facts(text, _MAX_DEPTH, ReportedFacts)
+    return _facts(text, ReportedFacts)
 
 
-def _facts(text: str, max_depth: int, kind: type[F]) -> F:
-    if len(text) > _MAX_CHARACTERS:
-        raise _too_much(Bound.FACTS, f"facts of {len(text)} characters")
-    facts = decode_facts(text)
-    _check_depth(facts, max_depth)
+def _facts(text: str, kind: type[F]) -> F:
     try:
-        return kind.parsed(facts)
+        return kind.parsed(decode_facts(text))
     except ValidationError as error:
         # a peer may cause any number of errors: do not list them
         where = error.errors(include_url=False, include_input=False)[0]["loc"]
         raise ProtocolError(f"fact {where[:3]} is not of its type") from None
 
 
-def _check_depth(value: object, left: int) -> None:
-    if not left:
-        raise ProtocolError("facts are nested too deep")
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for one in value:
-            _check_depth(one, left - 1)
-
-
-_MAX_NAME = 500
-_MAX_MONITORS = 1000
-_MAX_METRICS = 5000
 #: Monitors read before T0, while the agents prepare.
 _BEFORE_T0_NS = 3_600_000_000_000
-#: Of one report: it has the readings of a few seconds.
-_MAX_SAMPLES = 10_000
 #: Not allowed, or not available.
 _REFUSALS = (ConfigError, FleetError, TargetError)
 
@@ -294,19 +252,16 @@ def monitor_news(report: monitor_pb2.MonitorReport, until_ns: int) -> MonitorNew
     match event.WhichOneof("kind"):
         case "ready":
             ready = event.ready
-            if len(ready.monitors) > _MAX_MONITORS:
-                found = f"{len(ready.monitors)} monitors"
-                raise _too_much(Bound.MONITORS, found)
             return MonitorNews(
                 machine.MonitorPrepared(agent),
                 monitors=[_description(one) for one in ready.monitors],
-                facts=_facts(ready.facts_json, _MAX_MONITOR_DEPTH, Observed),
+                facts=_facts(ready.facts_json, Observed),
             )
         case "samples":
             progress = machine.MonitorProgressed(agent)
             return MonitorNews(progress, samples=_samples(event.samples, until_ns))
         case "finished":
-            facts = _facts(event.finished.facts_json, _MAX_MONITOR_DEPTH, Observed)
+            facts = _facts(event.finished.facts_json, Observed)
             return MonitorNews(machine.MonitorEnded(agent), facts=facts)
         case "failed":
             error = error_of(event.failed)
@@ -337,13 +292,10 @@ def with_report(known: Observed, news: Observed) -> Manifest:
 
 
 def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
-    if len(message.metrics) > _MAX_METRICS:
-        found = f"a monitor of {len(message.metrics)} metrics"
-        raise _too_much(Bound.METRICS, found)
     metrics = [
         Metric(
             _name(one.name),
-            one.unit[:_MAX_NAME],
+            one.unit,
             "counter" if one.is_counter else "gauge",
         )
         for one in message.metrics
@@ -353,29 +305,24 @@ def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
     return MonitorDescription(
         _name(message.name),
         metrics,
-        _facts(message.facts_json, _MAX_MONITOR_DEPTH, MonitorFacts),
+        _facts(message.facts_json, MonitorFacts),
     )
 
 
 def _name(text: str) -> str:
-    if not text or len(text) > _MAX_NAME:
-        raise ProtocolError("a monitor or metric without a usable name")
+    if not text:
+        raise ProtocolError("a monitor or metric without a name")
     return text
 
 
 def _samples(message: monitor_pb2.MonitorSamples, until_ns: int) -> list[MonitorSample]:
     samples = []
-    if len(message.samples) > _MAX_SAMPLES:
-        found = f"a report of {len(message.samples)} samples"
-        raise _too_much(Bound.MONITOR_SAMPLES, found)
     for one in message.samples:
         if one.took_ns < 0:
             raise ProtocolError("a sample that took less than no time")
         if not -_BEFORE_T0_NS <= one.at_ns <= until_ns:
             continue  # of no time of the run
-        if len(one.values) > _MAX_METRICS:
-            raise _too_much(Bound.METRICS, f"a sample of {len(one.values)} values")
-        failure = one.failure[:_MAX_NAME] or None
+        failure = one.failure or None
         # what is beyond all numbers is as good as missing
         values = tuple(v if math.isfinite(v) else math.nan for v in one.values)
         samples.append(

@@ -23,12 +23,13 @@ from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import AccessRefused, FleetError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
-from ldapslam.coordinator.bounds import Bound, note_exceeded
+from ldapslam.coordinator.bounds import Bound, note_exceeded, within_bounds
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.transport.codec import CallEnded, status_of
-from ldapslam.transport.messages import ProtocolError, checked
+from ldapslam.transport.messages import ProtocolError
 from ldapslam.transport.pki.certificate import Identity, identity_of
 from ldapslam.transport.pki.chain import issuers_in
 from ldapslam.transport.pki.revocation import Revocations
@@ -43,11 +44,13 @@ _INTERVALS = ("/ReportInterval", "/ReportIntervals")
 _REPEATED = (*_INTERVALS, "/ReportProgress", "/ReportMonitor", "/Heartbeat")
 #: Their requests hold jobs or measurements, of up to MAX_MESSAGE_BYTES.
 _LONG = (
-    *(*_INTERVALS, "/ReportProgress", "/ReportMonitor", "/Register"),
-    *("/SubmitJob", "/CreateSchedule", "/ChangeSchedule"),
+    *(*_INTERVALS, "/ReportProgress", "/ReportMonitor"),
+    *("/SubmitJob", "/CreateSchedule"),
 )
 #: All others.
 MOST_REQUEST_BYTES = 64 * 1024
+#: The service checks them: their run hears of it.
+_REPORTS = (agent_pb2.ProgressReport, monitor_pb2.MonitorReport)
 #: Open calls of one caller: the others are to get through.
 MOST_CALLS = 500
 _OF_AGENTS = "/ldapslam.v1.AgentService/"
@@ -255,9 +258,10 @@ def _check_size(method: str, content: bytes) -> None:
 
 def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:
     try:
-        return checked(deserialise(content))
+        request = deserialise(content)
     except DecodeError as error:
         raise ProtocolError("a request cannot be read") from error
+    return request if isinstance(request, _REPORTS) else within_bounds(request)
 
 
 @lru_cache(maxsize=1024)

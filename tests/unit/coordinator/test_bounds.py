@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each bound: as much as there may be is taken, one more is refused and counted.
 
-Those of the services are in test_control.py, of live figures in test_live.py, of
-enrolment in test_enrolment.py.
+Those of fields are in tests/unit/transport/test_bounds.py, of the services in
+test_control.py, of live figures in test_live.py, of enrolment in test_enrolment.py.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,18 +16,14 @@ import pytest
 from ldapslam.base.errors import StoreRefused
 from ldapslam.coordinator import store_writer
 from ldapslam.coordinator.bounds import Bound
-from ldapslam.coordinator.runs import ingest
-from ldapslam.coordinator.runs.ingest import (
-    interval_record,
-    monitor_news,
-    reported_facts,
-)
+from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.coordinator.security import audit_log
 from ldapslam.coordinator.security.access import NOBODY
 from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.guard import read_request
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.jobs.run_plan import plan_of
-from ldapslam.proto import common_pb2, monitor_pb2
+from ldapslam.proto import agent_pb2, common_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.results.packing import pack
 from ldapslam.transport.messages import ProtocolError
@@ -49,73 +43,24 @@ def take_interval(**rows: object) -> None:
     interval_record(IntervalReport(agent="a", packed=pack(snapshot)), PLAN)
 
 
-def take_result_codes(count: int) -> None:
-    codes = dict.fromkeys(range(count), 1)
-    operation = common_pb2.OperationInterval(
-        stream="readers", operation="search", result_codes=codes
-    )
-    take_interval(operations=[operation])
-
-
-def take_workers(count: int) -> None:
-    workers = [
-        common_pb2.WorkerInterval(worker=number, model="open")
-        for number in range(count)
-    ]
-    take_interval(workers=workers)
-
-
-def take_facts(characters: int) -> None:
-    reported_facts(json.dumps({"tls": "y" * (characters - len('{"tls": ""}'))}))
-
-
-def take_monitor(**kind: object) -> None:
-    event = monitor_pb2.MonitorEvent(**kind)  # type: ignore[arg-type]
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
-
-
-def take_monitors(count: int, metrics: int = 0) -> None:
-    described = [monitor_pb2.MonitorMetric(name=f"m{one}") for one in range(metrics)]
-    monitors = [
-        monitor_pb2.MonitorDescription(name=f"m{n}", metrics=described, facts_json="{}")
-        for n in range(count)
-    ]
-    take_monitor(ready=monitor_pb2.MonitorReady(monitors=monitors, facts_json="{}"))
-
-
-def take_metrics(count: int) -> None:
-    take_monitors(1, metrics=count)
-
-
-def take_samples(count: int, values: int = 0) -> None:
-    sample = monitor_pb2.MonitorSample(monitor="m", values=[0.0] * values)
-    take_monitor(samples=monitor_pb2.MonitorSamples(samples=[sample] * count))
-
-
-def take_values(count: int) -> None:
-    take_samples(1, values=count)
-
-
-@pytest.mark.parametrize(
-    ("take", "limit", "bound"),
-    [
-        (take_samples, "_MAX_SAMPLES", Bound.MONITOR_SAMPLES),
-        (take_result_codes, "_MOST_RESULT_CODES", Bound.RESULT_CODES),
-        (take_workers, "_MOST_WORKERS", Bound.REPORT_ROWS),
-        (take_facts, "_MAX_CHARACTERS", Bound.FACTS),
-        (take_monitors, "_MAX_MONITORS", Bound.MONITORS),
-        (take_metrics, "_MAX_METRICS", Bound.METRICS),
-        (take_values, "_MAX_METRICS", Bound.METRICS),
-    ],
-)
-def test_a_report_has_so_much_and_no_more(
-    take: Callable[[int], None], limit: str, bound: Bound
-) -> None:
-    most = getattr(ingest, limit)
+def test_a_report_with_a_row_more_than_the_plan_is_refused() -> None:
+    operation = common_pb2.OperationInterval(stream="readers", operation="search")
     with exceeds():
-        take(most)
-    with exceeds(**{bound.name: 1}), pytest.raises(ProtocolError):
-        take(most + 1)
+        take_interval(operations=[operation])
+    with exceeds(REPORT_ROWS=1), pytest.raises(ProtocolError, match="than the plan"):
+        take_interval(operations=[operation] * 3)
+
+
+def test_more_than_a_field_may_have_is_refused_wherever_the_field_is() -> None:
+    worker = common_pb2.WorkerInterval(model="open")
+    with exceeds(FIELDS=1), pytest.raises(ProtocolError, match="workers has 4,097"):
+        take_interval(workers=[worker] * 4097)
+    load = agent_pb2.HeartbeatRequest(samples=[agent_pb2.ClockSample()] * 64)
+    with exceeds():
+        read_request(agent_pb2.HeartbeatRequest.FromString, load.SerializeToString())
+    load.samples.add()
+    with exceeds(FIELDS=1), pytest.raises(ProtocolError, match="samples"):
+        read_request(agent_pb2.HeartbeatRequest.FromString, load.SerializeToString())
 
 
 async def test_so_many_writes_wait_for_a_store(

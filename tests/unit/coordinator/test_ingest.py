@@ -207,7 +207,7 @@ def test_what_only_the_coordinator_knows_is_refused_from_an_agent(name: str) -> 
         '{"targets": [{"uri": 5}]}',
         '{"control_operations": {"ldap://ds1": {"bind": -1}}}',
         '{"tls": "\\ud800"}',
-        '{"host": {"x": ' + "[" * 9 + "]" * 9 + "}}",
+        '{"host": {"x": ' + "[" * 15 + "]" * 15 + "}}",
     ],
     ids=lambda text: text[:40],
 )

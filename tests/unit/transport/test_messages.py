@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ldapslam.base.address import check_plaintext, grpc_target, is_local
+from ldapslam.base.causes import FAILURE_CAUSES
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.fields.thresholds import SET_UP_METRICS, TIME_METRICS
 from ldapslam.proto import common_pb2 as pb
@@ -148,7 +149,8 @@ def test_thresholds_know_the_metrics_of_the_protocol() -> None:
 
 def test_counters_are_told_from_gauges_and_durations() -> None:
     assert OPERATION_COUNTERS[:3] == ("scheduled", "sent", "completed")
-    assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == {*GAUGES, "down_ns"}
+    others = {*GAUGES, *FAILURE_CAUSES, "down_ns"}
+    assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == others
 
 
 def test_a_snapshot_gets_names_for_numbers() -> None:
