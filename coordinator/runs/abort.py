@@ -19,21 +19,8 @@ from ldapslam.jobs.fields.thresholds import (
     share_of,
 )
 from ldapslam.jobs.run_plan import RunPlan
-from ldapslam.proto.common_pb2 import (
-    METRIC_RESPONSE_TIME,
-    METRIC_SERVICE_TIME,
-    OUTCOME_EXPECTED,
-    OUTCOME_SUCCEEDED,
-    OperationInterval,
-    Snapshot,
-)
 from ldapslam.results.histogram import Histogram
-
-_METRICS = {
-    "response_time": METRIC_RESPONSE_TIME,
-    "service_time": METRIC_SERVICE_TIME,
-}
-_OUTCOMES = {"succeeded": OUTCOME_SUCCEEDED, "expected": OUTCOME_EXPECTED}
+from ldapslam.results.window import OperationRows, Window
 
 
 class AbortWatch:
@@ -51,26 +38,28 @@ class AbortWatch:
         self._missed_ns: dict[tuple[Threshold, tuple[str, str]], int] = {}
         self._last = -1
 
-    def take(self, snapshots: Sequence[Snapshot]) -> str:
+    def take(self, window: Window) -> str:
         """Why the run is to end after an interval, of all agents; empty: it goes on.
         An interval that is never given breaks what was missed."""
-        index = snapshots[0].index
+        (index,), reports = window.indexes, window.reports
         if index != self._last + 1:
             self._missed_ns.clear()
         self._last = index
-        whole = [one for one in snapshots if not one.final]
-        is_measured = snapshots[0].phase == "measure"
-        if not self._thresholds or not whole or not is_measured:
+        whole = ~reports["final"]
+        is_measured = reports["phase"][0] == "measure"
+        if not self._thresholds or not whole.any() or not is_measured:
             return ""
-        start_ns = min(one.start_ns for one in whole)
-        end_ns = max(one.end_ns for one in whole)
-        length_ns = sum(one.end_ns - one.start_ns for one in whole) // len(whole)
+        start_ns = int(reports["start_ns"][whole].min())
+        end_ns = int(reports["end_ns"][whole].max())
+        length_ns = window.length_ns()
         # as the verdict counts them
         if index + 1 < len(self._ends_ns):
             planned_ns = self._ends_ns[index + 1] - self._ends_ns[index]
         else:
             planned_ns = length_ns
-        rows = _by_operation(snapshots)
+        rows: dict[tuple[str, str], list[OperationRows]] = {}
+        for (stream, operation, _), of_operation in window.operations.items():
+            rows.setdefault((stream, operation), []).append(of_operation)
         for key in self._operations(rows, start_ns, end_ns):
             for threshold in self._thresholds:
                 if not threshold.matches(*key):
@@ -107,7 +96,7 @@ class AbortWatch:
         self,
         threshold: Threshold,
         key: tuple[str, str],
-        rows: Sequence[OperationInterval],
+        rows: Sequence[OperationRows],
         length_ns: int,
     ) -> bool:
         value = self._figure(threshold, key, rows, length_ns)
@@ -117,26 +106,24 @@ class AbortWatch:
         self,
         threshold: Threshold,
         key: tuple[str, str],
-        rows: Sequence[OperationInterval],
+        rows: Sequence[OperationRows],
         length_ns: int,
     ) -> float | None:
         """In the threshold's unit; None: too little was sent."""
         if threshold.metric == "throughput":
-            completed = sum(row.completed for row in rows)
+            completed = sum(one.count("completed") for one in rows)
             return completed * 1e9 / max(length_ns, 1)
         some, every = SHARES["errors"]
         counts = {
-            name: sum(getattr(row, name) for row in rows) for name in {*some, *every}
+            name: sum(one.count(name) for one in rows) for name in {*some, *every}
         }
         if threshold.metric == "errors":
             return share_of("errors", counts)
-        wanted = _OUTCOMES[self._plan.stream(key[0]).operation(key[1]).shown_outcome]
+        outcome = self._plan.stream(key[0]).operation(key[1]).shown_outcome
         times = Histogram.merge(
-            histogram.packed
-            for row in rows
-            for histogram in row.histograms
-            if histogram.metric == _METRICS[threshold.metric]
-            and histogram.outcome == wanted
+            packed
+            for one in rows
+            for _, packed in one.packed(threshold.metric, outcome)
         )
         # above every time, as the verdict has it
         times.unanswered = sum(counts[name] for name in some)
@@ -145,13 +132,3 @@ class AbortWatch:
             return None
         value_ns = times.percentile(p)
         return math.inf if value_ns is None else value_ns / 1000
-
-
-def _by_operation(
-    snapshots: Iterable[Snapshot],
-) -> dict[tuple[str, str], list[OperationInterval]]:
-    found: dict[tuple[str, str], list[OperationInterval]] = {}
-    for snapshot in snapshots:
-        for row in snapshot.operations:
-            found.setdefault((row.stream, row.operation), []).append(row)
-    return found

@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,11 +30,12 @@ from ldapslam.coordinator.security.access import NOBODY
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.jobs.run_plan import plan_of
-from ldapslam.proto import common_pb2, monitor_pb2
+from ldapslam.proto import monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.results.packing import pack
 from ldapslam.transport.messages import ProtocolError
 from support.bounds import exceeds
+from support.rows import OperationRow, WorkerRow, snapshot_of
 
 PLAN = plan_of(
     {
@@ -44,24 +46,19 @@ PLAN = plan_of(
 )
 
 
-def take_interval(**rows: object) -> None:
-    snapshot = common_pb2.Snapshot(phase="measure", end_ns=1, **rows)  # type: ignore[arg-type]
+def take_interval(**rows: Any) -> None:
+    snapshot = snapshot_of(phase="measure", end_ns=1, **rows)
     interval_record(IntervalReport(agent="a", packed=pack(snapshot)), PLAN)
 
 
 def take_result_codes(count: int) -> None:
     codes = dict.fromkeys(range(count), 1)
-    operation = common_pb2.OperationInterval(
-        stream="readers", operation="search", result_codes=codes
-    )
+    operation = OperationRow(stream="readers", operation="search", result_codes=codes)
     take_interval(operations=[operation])
 
 
 def take_workers(count: int) -> None:
-    workers = [
-        common_pb2.WorkerInterval(worker=number, model="open")
-        for number in range(count)
-    ]
+    workers = [WorkerRow(worker=number, model="open") for number in range(count)]
     take_interval(workers=workers)
 
 
