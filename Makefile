@@ -10,7 +10,7 @@ INSTALL ?= $(if $(CI),plain,editable)
 # Executions of each fuzzer in `make check-full`: seventeen million in all, fifteen of them
 # of what reads responses (pdu, content), patterns and templates (template, ldif and PARSERS,
 # which is the one in Python); about six minutes on two cores.
-FUZZ ?= pdu:3000000 content:6000000 template:4000000 feed:500000 canned:500000 ldif:1500000 columns:1000000
+FUZZ ?= pdu:3000000 content:6000000 template:4000000 feed:500000 canned:500000 ldif:1500000 buckets:1000000
 FUZZ_PARSERS ?= 1000000
 # Tests of faults that `make check-full` runs at a time: they wait more than they work.
 CHAOS ?= 6

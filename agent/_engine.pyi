@@ -8,7 +8,7 @@ from ldapslam.jobs.requests.template import Template
 #: kind, lo, hi, step, width, data, a, b: see values.h and jobs/requests/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
 
-# Names in a snapshot, each list in the order of the engine's numbers (core/recorder.h).
+# The columns of a snapshot's tables, as in proto/fields.py (core/recorder.h).
 OPERATION_COUNTERS: tuple[str, ...]
 STREAM_COUNTERS: tuple[str, ...]
 SET_UP_TIMES: tuple[str, ...]
@@ -41,7 +41,8 @@ class Engine:
         """With its operations and scripts, its password resolved."""
     def prepare(self) -> None: ...
     def start(self, t0_mono_ns: int) -> None: ...
-    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None:
+        """Fields of a Snapshot (proto/common.proto): numbers, and tables as bytes."""
     def stop(self) -> None: ...
     def facts(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
@@ -95,8 +96,8 @@ class SharedRecorder:
     def connected(self, duration_ns: int, /) -> None: ...
     def failed(self, errno: int, /) -> bool:
         """An attempt to connect failed with this errno; by the generator's fault?"""
-    def close(self, final: bool, /) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
-        """End of the interval, and the rows of operations and stream of a snapshot."""
+    def close(self, final: bool, /) -> tuple[int, dict[str, bytes]]:
+        """End of the interval, and the tables of a snapshot without workers."""
 
 class HiccupMeter:
     """How late a thread wakes up from sleeps of 1 ms: see core/hiccup.h."""

@@ -38,15 +38,16 @@ from ldapslam.results.packing import pack
 from ldapslam.transport.messages import MOST_REPORTS
 from support.endurance import resident_bytes
 from support.histograms import packed_of
+from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
 from support.wire_agent import WireAgent
 
 NS_PER_S = 1_000_000_000
 _OPERATIONS = ("search", "compare", "modify", "bind", "add", "delete")
 _METRICS = (
-    pb.METRIC_RESPONSE_TIME,
-    pb.METRIC_SERVICE_TIME,
-    pb.METRIC_SEND_LAG,
-    pb.METRIC_RECEIVE_LAG,
+    "response_time",
+    "service_time",
+    "send_lag",
+    "receive_lag",
 )
 #: Reports drawn for an interval, and agents of one process.
 VARIANTS = 8
@@ -95,14 +96,14 @@ class Reports:
 
     def of(self, index: int, variant: int) -> bytes:
         end_ns = (index + 1) * NS_PER_S
-        snapshot = pb.Snapshot(
+        snapshot = snapshot_of(
             index=index,
             phase="measure",
             start_ns=index * NS_PER_S,
             end_ns=end_ns,
             operations=self._drawn[(index + variant) % VARIANTS],
-            streams=[pb.StreamInterval(stream="mix", in_flight=4, last_done_ns=end_ns)],
-            workers=[pb.WorkerInterval(model="closed", wall_ns=NS_PER_S, busy_ns=7)],
+            streams=[StreamRow(stream="mix", in_flight=4, last_done_ns=end_ns)],
+            workers=[WorkerRow(model="closed", wall_ns=NS_PER_S, busy_ns=7)],
             host=pb.HostInterval(cpu_utilisation=0.3, steal_share=0.0),
         )
         return pack(snapshot)
@@ -111,7 +112,7 @@ class Reports:
     def drain(index: int) -> bytes:
         start_ns = index * NS_PER_S
         return pack(
-            pb.Snapshot(
+            snapshot_of(
                 index=index,
                 phase="drain",
                 start_ns=start_ns,
@@ -121,26 +122,22 @@ class Reports:
         )
 
 
-def _operation(rng: np.random.Generator, name: str) -> pb.OperationInterval:
+def _operation(rng: np.random.Generator, name: str) -> OperationRow:
     medians_ns = (900_000, 880_000, 20_000, 30_000)
     counts: dict[str, Any] = dict.fromkeys(
         ("scheduled", "sent", "completed", "succeeded", "requests"), _REQUESTS
     )
-    return pb.OperationInterval(
+    return OperationRow(
         stream="mix",
         operation=name,
         measured=True,
         result_codes={0: _REQUESTS},
-        histograms=[
-            pb.Histogram(
-                metric=metric,
-                outcome=pb.OUTCOME_SUCCEEDED,
-                packed=packed_of(
-                    rng.lognormal(np.log(ns), 0.6, _REQUESTS).astype(np.int64)
-                ),
+        histograms={
+            (metric, "succeeded"): packed_of(
+                rng.lognormal(np.log(ns), 0.6, _REQUESTS).astype(np.int64)
             )
             for metric, ns in zip(_METRICS, medians_ns, strict=True)
-        ],
+        },
         **counts,
     )
 

@@ -24,12 +24,16 @@ from urllib.parse import unquote
 from bench_jobs import plan_of
 
 from ldapslam.agent import _engine
-from ldapslam.agent.engine.setup import add_streams
+from ldapslam.agent.engine.setup import (
+    add_streams,
+    snapshot_message,
+    stream_names,
+)
 from ldapslam.results.histogram import Histogram
+from ldapslam.results.window import window_of
 
 Figures = dict[str, float]
 
-_SEND_LAG = 2
 #: From the first interval's T0: enough for the workers to be waiting for it.
 _START_AHEAD_NS = 50_000_000
 _ENGINE_COST = Path(__file__).with_name("engine_cost.py")
@@ -202,15 +206,17 @@ def engine_child(job_text: str, realtime: str) -> None:
         index += 1
         if snapshot["final"] or snapshot["start_ns"] < plan.measure_start_ns:
             continue
-        cpu_ns += sum(worker["cpu_ns"] for worker in snapshot["workers"])
-        waited_ns += sum(worker["run_queue_ns"] for worker in snapshot["workers"])
         wall_ns += snapshot["end_ns"] - snapshot["start_ns"]
-        for operation in snapshot["operations"]:
-            requests += operation["requests"]
-            failed += operation["failed"] + operation["timed_out"]
-            for metric, _, packed in operation["histograms"]:
-                if metric == _SEND_LAG:
-                    send_lag.add_packed(packed)
+        message = snapshot_message(snapshot, stream_names(plan))
+        window = window_of((index,), [message])
+        cpu_ns += sum(window.workers["cpu_ns"].tolist())
+        waited_ns += sum(window.workers["run_queue_ns"].tolist())
+        for rows in window.operations.values():
+            requests += rows.count("requests")
+            failed += rows.count("failed") + rows.count("timed_out")
+            for (metric, _), packed in rows.histograms.items():
+                if metric == "send_lag":
+                    send_lag.add_block(packed.read())
     facts = engine.facts()
     engine.close()
     if failed:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.records import RunRecord
+from ldapslam.results.window import Window
 
 #: Name of a figure, as in thresholds -> value; None: the run does not have it.
 KeyFigures = Mapping[str, float | None]
@@ -24,9 +24,9 @@ class Observer:
         """A run has another state, agents or T0."""
 
     def interval_measured(
-        self, run_id: str, figures: pb.IntervalFigures, snapshots: Sequence[Snapshot]
+        self, run_id: str, figures: pb.IntervalFigures, window: Window
     ) -> None:
-        """Every agent has reported this interval; `snapshots` are the reports."""
+        """Every agent has reported this interval; `window` has their reports."""
 
     def run_judged(
         self,

@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of counters, metrics and outcomes, from common.proto's descriptors.
+"""Names of counters, metrics and outcomes, and the columns of an interval's tables.
 
-The one list of them in Python: snapshots, the store's columns, sums and exports are
-made of it, in the order of the .proto.
+The one list of them in Python, in the engine's order (agent/csrc/core/recorder.h and
+load/engine.h); snapshots, sums and exports are made of it.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
+from itertools import product
 from typing import Any
 
-from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.descriptor import EnumDescriptor
 
 from ldapslam.base.causes import FAILURE_CAUSES
-from ldapslam.proto import common_pb2 as pb
-
-
-def _fields(message: type[Message], kind: int) -> tuple[str, ...]:
-    fields = message.DESCRIPTOR.fields
-    return tuple(field.name for field in fields if field.type == kind)
 
 
 def words_of(enum: EnumDescriptor) -> dict[str, Any]:
@@ -28,20 +23,59 @@ def words_of(enum: EnumDescriptor) -> dict[str, Any]:
     return {one.name.removeprefix(prefix).lower(): one.number for one in enum.values}
 
 
-def _values(enum: EnumDescriptor) -> tuple[str, ...]:
-    """The names without value 0, UNSPECIFIED."""
-    return tuple(words_of(enum))[1:]
-
-
-#: Histograms of an operation. The engine numbers them from 0, protobuf from 1.
-METRICS = _values(pb.Metric.DESCRIPTOR)
+#: Histograms of an operation; a sequence time is recorded with the last response of a
+#: session of several requests.
+METRICS = (
+    "response_time",
+    "service_time",
+    "send_lag",
+    "receive_lag",
+    "backlog_wait",
+    "sequence_time",
+)
 #: `expected` is a result code other than success that the job allows; the last two had
 #: no response, their times end when they were given up.
-OUTCOMES = _values(pb.Outcome.DESCRIPTOR)
+OUTCOMES = ("succeeded", "failed", "expected", "timed_out", "unresolved")
 
-OPERATION_COUNTERS = _fields(pb.OperationInterval, FieldDescriptor.TYPE_UINT64)
-#: With the gauges and `down_ns`.
-STREAM_COUNTERS = _fields(pb.StreamInterval, FieldDescriptor.TYPE_UINT64)
+OPERATION_COUNTERS = (
+    "scheduled",
+    "sent",
+    "completed",
+    "succeeded",
+    "expected",
+    "failed",
+    "dropped",
+    "timed_out",
+    "unresolved",
+    "abandoned",
+    "substituted",
+    "captures_missing",
+    "requests",
+    "entries",
+    "empty",
+    "references",
+)
+#: With the gauges and `down_ns`, the time from when connections were lost, or not made,
+#: until they were set up again.
+STREAM_COUNTERS = (
+    "connects",
+    "connect_failures",
+    "disconnects",
+    "down_ns",
+    "protocol_errors",
+    "late_responses",
+    "unexpected_messages",
+    "notices",
+    "stamps_missing",
+    "shared_stamps",
+    "binds",
+    "extended",
+    "unbinds",
+    "in_flight",
+    "backlog",
+    "connecting",
+    *FAILURE_CAUSES,
+)
 #: Not added up.
 GAUGES = ("in_flight", "backlog", "connecting")
 CONNECTION_COUNTERS = tuple(
@@ -50,5 +84,38 @@ CONNECTION_COUNTERS = tuple(
     if name not in (*GAUGES, *FAILURE_CAUSES) and not name.endswith("_ns")
 )
 #: Packed histograms of set-ups: the whole, and its steps.
-SET_UP_TIMES = _fields(pb.StreamInterval, FieldDescriptor.TYPE_BYTES)
-WORKER_COUNTERS = _fields(pb.WorkerInterval, FieldDescriptor.TYPE_UINT64)
+SET_UP_TIMES = ("connect_time", "tcp_time", "tls_time", "bind_time")
+WORKER_COUNTERS = (
+    "wall_ns",
+    "busy_ns",
+    "spin_ns",
+    "cpu_ns",
+    "run_queue_ns",
+    "loops",
+)
+
+#: Metric and outcome of each histogram of an operation.
+HISTOGRAMS = tuple(product(METRICS, OUTCOMES))
+
+#: Result code of a row that stands for all codes that the engine does not count apart.
+OTHER_CODES = -1
+
+#: Table of a snapshot -> its columns. A row has the number of its responses, and the
+#: length of each of its histograms and set-up times; 0: it has none.
+TABLES = {
+    "operations": (
+        "stream",
+        "operation",
+        "server",
+        "measured",
+        "responses",
+        *OPERATION_COUNTERS,
+        *map("_".join, HISTOGRAMS),
+    ),
+    "responses": ("result_code", "count", "message"),
+    "streams": ("stream", "last_done_ns", *STREAM_COUNTERS, *SET_UP_TIMES),
+    "workers": ("worker", "is_open", *WORKER_COUNTERS),
+}
+#: Fields of a snapshot that are filled table by table and are joined as they are.
+PACKED = (*TABLES, "messages", "histograms", "set_ups")
+LAYOUT = zlib.crc32(repr(TABLES).encode())

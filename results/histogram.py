@@ -180,6 +180,18 @@ def block_at(content: bytes, spans: Counts) -> Block:
     )
 
 
+def check_packed(content: bytes, lengths: Counts) -> None:
+    """StoreError where the content is not packed histograms of these lengths, by row,
+    without those of length 0."""
+    chosen = lengths[lengths != 0]
+    if not chosen.size and not content:
+        return
+    ends = np.cumsum(chosen)
+    block_at(content, np.stack([ends - chosen, chosen], axis=1))
+    if chosen.sum() != len(content):
+        raise StoreError("packed histograms: their lengths do not add up")
+
+
 def joined(blocks: Sequence[Block]) -> Block:
     """The histograms of all these."""
     if len(blocks) == 1:

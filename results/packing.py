@@ -13,9 +13,9 @@ from ldapslam.base.errors import StoreError
 from ldapslam.proto.common_pb2 import Snapshot
 
 #: What a report may unpack to: some thousand operations, and so many times what it is
-#: packed. Usual ones have the triple; thousands of like operations, a hundred times.
+#: packed. Usual ones have the triple; streams that are idle, a thousand times.
 MAX_SNAPSHOT_BYTES = 32 << 20
-_MOST_TIMES, _MOST_BESIDE = 256, 65_536
+_MOST_TIMES, _MOST_BESIDE = 1024, 65_536
 #: An agent packs once an interval; unpacking takes as long at any level.
 _LEVEL = 6
 
@@ -26,23 +26,15 @@ def pack(snapshot: Snapshot) -> bytes:
 
 def unpack(packed: bytes) -> Snapshot:
     """StoreError when it is damaged, or unpacks to more than a report can be."""
-    try:
-        return Snapshot.FromString(inflated(packed))
-    except DecodeError as error:
-        raise StoreError(f"an interval's report is damaged: {error}") from error
-
-
-def inflated(packed: bytes) -> bytes:
-    """The serialised Snapshot; StoreError as `unpack`."""
     unpacking = zlib.decompressobj()
     most = min(MAX_SNAPSHOT_BYTES, _MOST_BESIDE + _MOST_TIMES * len(packed))
     try:
         content = unpacking.decompress(packed, most)
-    except zlib.error as error:
+        if not unpacking.eof or unpacking.unused_data:
+            raise StoreError("an interval's report is cut off, or too long")
+        return Snapshot.FromString(content)
+    except (zlib.error, DecodeError) as error:
         raise StoreError(f"an interval's report is damaged: {error}") from error
-    if not unpacking.eof or unpacking.unused_data:
-        raise StoreError("an interval's report is cut off, or too long")
-    return content
 
 
 def digest_of(packed: bytes) -> bytes:

@@ -1,137 +1,172 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots as tables of numbers: a row for each message, a column for each field.
+"""The tables of some snapshots as arrays.
 
-Read in C (agent/csrc/columns/tables.h), some hundred at a time: an object for each
-message costs ten times as much. The tables are those of the .proto's descriptors.
+A snapshot (proto/common.proto) has its rows as the engine packed them; the coordinator
+checks them when they arrive (coordinator/runs/ingest.py). Here the rows of several
+snapshots are one array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from google.protobuf.descriptor import FieldDescriptor
 
-from ldapslam.base.arrays import Flags, Floats, Integers, Places
+from ldapslam.base.arrays import Integers, Places
 from ldapslam.base.errors import StoreError
 from ldapslam.base.inert import one_line
 from ldapslam.proto.common_pb2 import Snapshot
-from ldapslam.results import _columns
+from ldapslam.proto.fields import HISTOGRAMS, SET_UP_TIMES, TABLES
 
-#: Type of a field -> its kind (enum slam_field_kind).
-_KINDS = {
-    FieldDescriptor.TYPE_INT64: 1,
-    FieldDescriptor.TYPE_UINT64: 1,
-    FieldDescriptor.TYPE_INT32: 2,
-    FieldDescriptor.TYPE_ENUM: 2,
-    FieldDescriptor.TYPE_UINT32: 3,
-    FieldDescriptor.TYPE_BOOL: 4,
-    FieldDescriptor.TYPE_DOUBLE: 5,
-    FieldDescriptor.TYPE_STRING: 6,
-    FieldDescriptor.TYPE_BYTES: 7,
-    FieldDescriptor.TYPE_MESSAGE: 8,
+_PLACES = {
+    table: {name: place for place, name in enumerate(columns)}
+    for table, columns in TABLES.items()
 }
-_PARENT, _PRESENT, _FIRST = range(3)
+#: Bytes of a row.
+ROW_BYTES = {table: 8 * len(columns) for table, columns in TABLES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All messages of one field."""
+    """The rows of one table."""
 
-    #: Name -> number, and column.
-    _fields: Mapping[str, tuple[int, int]]
+    name: str
     #: By column.
-    _cells: Integers
-    #: Of all tables.
-    texts: Sequence[str]
+    cells: Integers
+    #: The place of each row's snapshot.
+    snapshot: Places
 
-    @property
-    def parent(self) -> Places:
-        """The row of the message around each; of a snapshot, its place."""
-        parents: Places = self._cells[_PARENT]
-        return parents
-
-    def integers(self, name: str) -> Integers:
-        """Of a text its number in `texts`."""
-        values: Integers = self._cells[self._fields[name][1]]
+    def __getitem__(self, column: str) -> Integers:
+        values: Integers = self.cells[_PLACES[self.name][column]]
         return values
 
-    def floats(self, name: str) -> Floats:
-        """NaN where the field is absent."""
-        values = self._cells[self._fields[name][1]].view(np.float64)
-        return np.where(self.has(name), values, np.nan)
-
-    def texts_of(self, name: str) -> list[str]:
-        texts = self.texts
-        return [texts[one] for one in self.integers(name).tolist()]
-
-    def has(self, name: str) -> Flags:
-        there: Flags = self._cells[_PRESENT] & (1 << self._fields[name][0]) != 0
-        return there
-
-    def optional(self, name: str) -> list[int | None]:
-        """None where the field is absent."""
-        values, there = self.integers(name).tolist(), self.has(name).tolist()
-        return [
-            value if is_there else None
-            for value, is_there in zip(values, there, strict=True)
-        ]
-
-    def spans(self, name: str) -> Integers:
-        """Where the bytes of each begin in what was read, and their length."""
-        cell = self._fields[name][1]
-        return np.ascontiguousarray(self._cells[cell : cell + 2].T)
+    def counters(self, columns: Sequence[str]) -> Integers:
+        """Columns that follow each other."""
+        first = _PLACES[self.name][columns[0]]
+        values: Integers = self.cells[first : first + len(columns)]
+        return values
 
 
-#: Cells of a row; number, kind, and cell or table, of each field.
-_Spec = tuple[int, tuple[tuple[int, int, int], ...]]
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Bytes that rows have in addition to their columns: histograms, messages."""
+
+    #: The row of each piece, ascending.
+    rows: Places
+    #: The place of each piece among its row's.
+    kinds: Places
+    #: Start in `content`, and length, of each piece; no piece is empty.
+    spans: Integers
+    content: bytes
 
 
-def _layout() -> tuple[dict[str, dict[str, tuple[int, int]]], tuple[_Spec, ...]]:
-    """Name of a field with messages -> that of each field in them -> its number and
-    column; and the same as the engine takes it."""
-    found: list[tuple[str, Any]] = [("snapshots", Snapshot.DESCRIPTOR)]
-    names: dict[str, dict[str, tuple[int, int]]] = {}
-    spec: list[_Spec] = []
-    for name, message in found:  # it grows
-        columns: dict[str, tuple[int, int]] = {}
-        fields: list[tuple[int, int, int]] = []
-        width = _FIRST
-        for field in message.fields:
-            if field.type == FieldDescriptor.TYPE_MESSAGE:
-                at = len(found)
-                found.append((field.name, field.message_type))
-            else:
-                at = width
-                width += 1 + (field.type == FieldDescriptor.TYPE_BYTES)
-                columns[field.name] = field.number, at
-            fields.append((field.number, _KINDS[field.type], at))
-        names[name] = columns
-        spec.append((width, tuple(fields)))
-    return names, tuple(spec)
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of some snapshots. `stream`, `operation` and `server` of a row are
+    places in `texts`; the first text is empty."""
+
+    texts: Sequence[str]
+    operations: Table
+    responses: Table
+    #: The row in `operations` of each response.
+    response_rows: Places
+    streams: Table
+    workers: Table
+    #: Diagnostic messages of responses.
+    messages: Pieces
+    #: Of operations; kinds are places in HISTOGRAMS.
+    histograms: Pieces
+    #: Of streams; kinds are places in SET_UP_TIMES.
+    set_ups: Pieces
 
 
-_NAMES, _SPEC = _layout()
-
-
-def tables_of(content: bytes, lengths: Sequence[int]) -> dict[str, Table]:
-    """Of serialised snapshots, one behind the other: name of the field that has the
-    messages -> their table; "snapshots" for themselves. StoreError: damaged."""
-    ends = np.cumsum(np.array(lengths, np.int64))
+def tables_of(snapshots: Sequence[Snapshot]) -> Tables:
+    """Read snapshots that were checked; StoreError: one was damaged since."""
     try:
-        cells, texts = _columns.tables(_SPEC, content, ends)
-    except ValueError as error:
+        operations, responses, streams, workers = (
+            _table(name, snapshots) for name in TABLES
+        )
+        return Tables(
+            texts=_name_rows(snapshots, operations, streams),
+            operations=operations,
+            responses=responses,
+            response_rows=_repeated(operations["responses"], responses.snapshot.size),
+            streams=streams,
+            workers=workers,
+            messages=_pieces(responses, 1, [one.messages for one in snapshots]),
+            histograms=_pieces(
+                operations, len(HISTOGRAMS), [one.histograms for one in snapshots]
+            ),
+            set_ups=_pieces(
+                streams, len(SET_UP_TIMES), [one.set_ups for one in snapshots]
+            ),
+        )
+    except (IndexError, ValueError) as error:
         raise StoreError(f"an interval's report is damaged: {error}") from error
-    texts = [one_line(text) for text in texts]
-    return {
-        name: Table(
-            fields,
-            np.ascontiguousarray(np.frombuffer(rows, np.int64).reshape(-1, width).T),
-            texts,
-        )
-        for (name, fields), (width, _), rows in zip(
-            _NAMES.items(), _SPEC, cells, strict=True
-        )
-    }
+
+
+def rows_of(content: bytes, name: str) -> Integers:
+    """The rows of a table, by row and column; ValueError: a part of a row is there."""
+    return np.frombuffer(content, "<i8").reshape(-1, len(TABLES[name]))
+
+
+def _table(name: str, snapshots: Sequence[Snapshot]) -> Table:
+    parts: list[bytes] = [getattr(snapshot, name) for snapshot in snapshots]
+    rows = rows_of(b"".join(parts), name)
+    counts = np.array([len(part) for part in parts], np.int64) // ROW_BYTES[name]
+    # a copy: names take the place of numbers
+    return Table(name, np.array(rows.T, order="C"), _repeated(counts, len(rows)))
+
+
+def _repeated(counts: Integers, total: int) -> Places:
+    """Each place as often as its count says; ValueError: that is not the total."""
+    if counts.sum() != total:
+        raise ValueError("amounts of rows do not add up")
+    return np.repeat(np.arange(counts.size), counts)
+
+
+def _pieces(table: Table, kinds: int, contents: Sequence[bytes]) -> Pieces:
+    """The last columns of a table, one for each kind, are lengths."""
+    content = b"".join(contents)
+    lengths = table.cells[-kinds:]
+    rows, numbers = np.nonzero(lengths.T)
+    chosen = lengths[numbers, rows]
+    ends = np.cumsum(chosen)
+    if chosen.sum() != len(content):
+        raise ValueError("lengths do not add up")
+    return Pieces(rows, numbers, np.stack([ends - chosen, chosen], axis=1), content)
+
+
+def _name_rows(
+    snapshots: Sequence[Snapshot], operations: Table, streams: Table
+) -> list[str]:
+    """Replace the rows' numbers of names by places in the texts that are returned."""
+    texts = {"": 0}
+    #: Text of each stream, and where its operations and its servers begin in `places`.
+    named: list[tuple[int, int, int]] = []
+    places: list[int] = []
+    #: Names -> the place of their first stream; most snapshots have the same.
+    firsts: dict[tuple[bytes, ...], int] = {}
+    first: list[int] = []
+    for snapshot in snapshots:
+        key = tuple(one.SerializeToString() for one in snapshot.names)
+        if key not in firsts:
+            firsts[key] = len(named)
+            for one in snapshot.names:
+                stream, *others = (
+                    texts.setdefault(text, len(texts))
+                    for text in (one.stream, *one.operations, "", *one.servers)
+                )
+                named.append((stream, len(places), len(places) + len(one.operations)))
+                places += others
+        first.append(firsts[key])
+    of_snapshot = np.array(first, np.int64)
+    text_of = np.array(places, np.int64)
+    of_stream = np.array(named, np.int64).reshape(-1, 3).T
+    for table in (streams, operations):
+        place = of_snapshot[table.snapshot] + table["stream"]
+        table["stream"][:], *begin = of_stream[:, place]
+    for column, starts in zip(("operation", "server"), begin, strict=True):
+        operations[column][:] = text_of[starts + operations[column]]
+    return [one_line(text) for text in texts]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protobuf messages of our values (errors, facts, snapshots), and frames on pipes.
+"""Protobuf messages of our values (errors, facts), and frames on pipes.
 
 Without gRPC, so that the engine's process does not load it. Peers are hostile: decoding
 raises ProtocolError and nothing else. A frame is 4 bytes of length, big-endian, then
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -30,18 +30,12 @@ from ldapslam.proto.bounds_pb2 import (
     SHAPE_TEXT,
     Bound,
 )
-from ldapslam.proto.fields import (
-    OPERATION_COUNTERS,
-    SET_UP_TIMES,
-    STREAM_COUNTERS,
-    WORKER_COUNTERS,
-)
 
 if TYPE_CHECKING:
     from asyncio import StreamReader
 
 #: Raised with each incompatible change.
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 
 #: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -215,67 +209,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(text)
     return value
-
-
-def snapshot_message(
-    snapshot: Mapping[str, Any],
-    *,
-    phase: str,
-    streams: Iterable[tuple[str, Iterable[str], Iterable[str]]],
-    host: pb.HostInterval,
-) -> pb.Snapshot:
-    """The engine's snapshot with names for numbers. `streams`: their names, operations
-    and servers in the engine's order."""
-    names = [
-        (stream, list(operations), ["", *servers])
-        for stream, operations, servers in streams
-    ]
-    message = pb.Snapshot(
-        index=snapshot["index"],
-        phase=phase,
-        start_ns=snapshot["start_ns"],
-        end_ns=snapshot["end_ns"],
-        final=snapshot["final"],
-        clock_step_ns=snapshot["clock_step_ns"],
-        host=host,
-    )
-    for row in snapshot["operations"]:
-        name_of_stream, operations, servers = names[row["stream"]]
-        message.operations.append(
-            pb.OperationInterval(
-                stream=name_of_stream,
-                operation=operations[row["operation"]],
-                server=servers[row["server"]],
-                measured=row["measured"],
-                result_codes=row["result_codes"],
-                diagnostic_messages=row["diagnostic_messages"],
-                histograms=[
-                    # the engine counts from 0, protobuf's 0 is UNSPECIFIED
-                    pb.Histogram(metric=metric + 1, outcome=outcome + 1, packed=packed)
-                    for metric, outcome, packed in row["histograms"]
-                ],
-                **{name: row[name] for name in OPERATION_COUNTERS},
-            )
-        )
-    for row in snapshot["streams"]:
-        stream = pb.StreamInterval(
-            stream=names[row["stream"]][0],
-            **{name: row[name] for name in STREAM_COUNTERS},
-        )
-        for name in SET_UP_TIMES:
-            setattr(stream, name, row[name] or b"")
-        if last_done_ns := row["last_done_ns"]:  # none: 0, or None
-            stream.last_done_ns = last_done_ns
-        message.streams.append(stream)
-    for row in snapshot["workers"]:
-        message.workers.append(
-            pb.WorkerInterval(
-                worker=row["worker"],
-                model=row["model"],
-                **{name: row[name] for name in WORKER_COUNTERS},
-            )
-        )
-    return message
 
 
 MAX_FRAME_BYTES = MAX_MESSAGE_BYTES

@@ -28,7 +28,14 @@ from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
 from ldapslam.agent.admission.grants import check_grants
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
-from ldapslam.agent.engine.setup import Part, compose, with_traces
+from ldapslam.agent.engine.setup import (
+    Part,
+    compose,
+    native_first,
+    snapshot_message,
+    stream_names,
+    with_traces,
+)
 from ldapslam.agent.host import HostSampler, host_facts, shares_host
 from ldapslam.agent.ledgers.cleanup import (
     Operations,
@@ -49,7 +56,7 @@ from ldapslam.jobs.plan import AgentPlan, agent_plan, phase_at
 from ldapslam.jobs.requests.template import first_unique
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import CleaningUp
-from ldapslam.transport.messages import facts_json, snapshot_message
+from ldapslam.transport.messages import facts_json
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import Engine, HiccupMeter
@@ -74,12 +81,14 @@ class RunProcess:
         self._run = request.run
         self._request = request
         self._job = load_assignment(request.run, Path(request.files_folder))
-        self._plan = agent_plan(
-            self._job,
-            self._run.agent_index,
-            self._run.agent_count,
-            self._run.seed,
-            unique_from=first_unique(self._run.run_id),
+        self._plan = native_first(
+            agent_plan(
+                self._job,
+                self._run.agent_index,
+                self._run.agent_count,
+                self._run.seed,
+                unique_from=first_unique(self._run.run_id),
+            )
         )
         self._limits = AgentLimits.from_json(request.limits_json)
         self._workers = workers_for(request.workers)
@@ -195,10 +204,7 @@ class RunProcess:
     def _pass_snapshots_on(
         self, engine: Part, sampler: HostSampler, ledgers: RunLedgers
     ) -> None:
-        names = [
-            (stream.name, stream.request_names, stream.uris)
-            for stream in self._plan.streams
-        ]
+        names = stream_names(self._plan)
         index = 0
         is_final = False
         while not is_final:
@@ -210,8 +216,8 @@ class RunProcess:
             self._pipe.send(
                 snapshot=snapshot_message(
                     snapshot,
+                    names,
                     phase=phase_at(self._plan.phases, snapshot["start_ns"]),
-                    streams=names,
                     host=sampler.sample(),
                 )
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.jobs.plan import AgentPlan, ReplayPlan, StreamPlan
 from ldapslam.jobs.replay.read import prepare, read_logs
 from ldapslam.jobs.replay.trace import Identity, Schedule, write_trace
+from ldapslam.proto.common_pb2 import Snapshot, StreamNames
+from ldapslam.proto.fields import LAYOUT, PACKED, TABLES
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import Engine
@@ -83,6 +86,34 @@ def _with_trace(stream: StreamPlan, made: Schedule, path: Path) -> StreamPlan:
     return replace(stream, trace=str(path), operations=operations)
 
 
+def native_first(plan: AgentPlan) -> AgentPlan:
+    """The plan with its streams in the order in which its engine numbers them."""
+    streams = sorted(plan.streams, key=lambda stream: stream.engine != "native")
+    return replace(plan, streams=tuple(streams))
+
+
+def stream_names(plan: AgentPlan) -> list[StreamNames]:
+    """The names that an interval's rows have numbers of."""
+    return [
+        StreamNames(
+            stream=stream.name,
+            operations=stream.request_names,
+            # rows of Python classes have no server
+            servers=stream.uris
+            if stream.engine == "native" and len(stream.uris) > 1
+            else (),
+        )
+        for stream in plan.streams
+    ]
+
+
+def snapshot_message(
+    snapshot: dict[str, Any], names: Sequence[StreamNames], **fields: Any
+) -> Snapshot:
+    """What an engine measured, with the names that its rows have numbers of."""
+    return Snapshot(**snapshot, layout=LAYOUT, names=names, **fields)
+
+
 class Part(Protocol):
     """What an engine is to whoever drives a run."""
 
@@ -101,14 +132,10 @@ def compose(
     ledger_folder: Path | None,
 ) -> Part:
     """The engine of a plan, with its streams; a Composite with Python streams."""
-    numbers = [
-        number
-        for number, stream in enumerate(plan.streams)
-        if stream.engine == "native"
-    ]
-    has_python = len(numbers) < len(plan.streams)
+    kinds = {stream.engine for stream in plan.streams}
+    has_python = "python" in kinds
     native = None
-    if numbers or not has_python:
+    if "native" in kinds or not has_python:
         native = new_native()
         add_streams(native, plan, ledger_folder=ledger_folder)
     if native is not None and not has_python:
@@ -116,16 +143,13 @@ def compose(
     # late: most runs have no Python streams
     from ldapslam.agent.python_jobs.streams import PythonStreams
 
-    return Composite(native, numbers, PythonStreams(plan, limits))
+    return Composite(native, PythonStreams(plan, limits))
 
 
 class Composite:
-    """`native` numbers its streams from 0; `numbers` has their numbers in the plan."""
+    """The engines of a plan in the order of `native_first`."""
 
-    def __init__(
-        self, native: Part | None, numbers: Sequence[int], python: Part
-    ) -> None:
-        self._numbers = numbers
+    def __init__(self, native: Part | None, python: Part) -> None:
         # classes first: their imports fail sooner than connections
         self._parts: dict[str, Part] = {"python": python}
         if native is not None:
@@ -160,23 +184,24 @@ class Composite:
             if snapshot["final"]:
                 self._ended.add(name)
         taken, self._taken = self._taken, {}
-        self._number(taken.get("native"), taken.get("python"))
+        self._number_workers(taken.get("native"), taken.get("python"))
         return _merged(
             list(taken.values()), is_final=len(self._ended) == len(self._parts)
         )
 
-    def _number(
+    def _number_workers(
         self, native: dict[str, Any] | None, python: dict[str, Any] | None
     ) -> None:
-        """Give streams and workers the numbers of the whole plan."""
+        """Number Python's workers after the native workers."""
+        columns = len(TABLES["workers"])
         if native is not None:
-            for row in (*native["operations"], *native["streams"]):
-                row["stream"] = self._numbers[row["stream"]]
-            for row in native["workers"]:
-                self._native_workers = max(self._native_workers, row["worker"] + 1)
+            numbers = array("q", native["workers"])[::columns]
+            self._native_workers = max(self._native_workers - 1, *numbers, -1) + 1
         if python is not None:
-            for row in python["workers"]:
-                row["worker"] += self._native_workers
+            cells = array("q", python["workers"])
+            moved = (number + self._native_workers for number in cells[::columns])
+            cells[::columns] = array("q", moved)
+            python["workers"] = cells.tobytes()
 
     def facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {}
@@ -202,7 +227,5 @@ def _merged(parts: Sequence[dict[str, Any]], *, is_final: bool) -> dict[str, Any
         "end_ns": max(part["end_ns"] for part in parts),
         "final": is_final,
         "clock_step_ns": max(part["clock_step_ns"] for part in parts),
-        "operations": [row for part in parts for row in part["operations"]],
-        "streams": [row for part in parts for row in part["streams"]],
-        "workers": [row for part in parts for row in part["workers"]],
+        **{name: b"".join(part[name] for part in parts) for name in PACKED},
     }

@@ -17,6 +17,7 @@ import mmap
 import os
 import signal
 import socket
+import struct
 import sys
 import time
 import traceback
@@ -38,9 +39,11 @@ from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.jobs.model import PythonStream
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.proto.fields import PACKED, TABLES, WORKER_COUNTERS
 
 #: Time for a class's tear_down.
 _TEAR_DOWN_LIMIT_NS = 10_000_000_000
+_WORKER_ROW = struct.Struct(f"<{len(TABLES['workers'])}q")
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
 
@@ -333,13 +336,11 @@ class Host:
 
     def _close(self) -> dict[str, Any]:
         """The interval's snapshot in the engine's form."""
-        operations: list[dict[str, Any]] = []
-        streams = []
+        tables: list[dict[str, bytes]] = []
         start_ns = end_ns = self._closed_ns
         for stream in self._streams:
-            closed_ns, rows, row = stream.recorder.close(self._is_final)
-            operations += rows
-            streams.append(row)
+            closed_ns, of_stream = stream.recorder.close(self._is_final)
+            tables.append(of_stream)
             # a stop may come before the start
             end_ns = max(end_ns, closed_ns)
         self._closed_ns = end_ns
@@ -350,18 +351,20 @@ class Host:
             "end_ns": end_ns - self._t0_ns,
             "final": self._is_final,
             "clock_step_ns": 0,
-            "operations": operations,
-            "streams": streams,
-            "workers": [
-                {
-                    "worker": number,
-                    "model": child.stream.plan.model,
-                    **child.usage.take(end_ns - start_ns),
-                }
+            **{name: b"".join(one[name] for one in tables) for name in PACKED},
+            "workers": b"".join(
+                self._worker_row(number, child, end_ns - start_ns)
                 for number, child in enumerate(self._children)
                 if child.stream.job_class.is_load
-            ],
+            ),
         }
+
+    def _worker_row(self, number: int, child: _Child, wall_ns: int) -> bytes:
+        usage = child.usage.take(wall_ns)
+        is_open = child.stream.plan.model == "open"
+        return _WORKER_ROW.pack(
+            number, is_open, *(usage[name] for name in WORKER_COUNTERS)
+        )
 
 
 def main(descriptor: int) -> int:

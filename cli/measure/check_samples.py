@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ldapslam.agent.engine.process import typed_error
-from ldapslam.agent.engine.setup import add_streams
+from ldapslam.agent.engine.setup import add_streams, snapshot_message
 from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.scripts import ScriptPlan
-from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS
+from ldapslam.proto.common_pb2 import StreamNames
+from ldapslam.proto.fields import OPERATION_COUNTERS, OUTCOMES
 from ldapslam.results.histogram import Histogram
+from ldapslam.results.window import OperationRows, window_of
 
 _START_LEAD_NS = 10_000_000
 #: The engine sees at each look whether all is sent.
@@ -106,18 +108,20 @@ def sample(plan: AgentPlan) -> list[Met]:
         for number, operation in enumerate(first.operations)
         for uri in dict.fromkeys(uri for part in plan.streams for uri in part.uris)
     }
-    for streams, row in _rows(plan):
-        number = row["operation"]
-        (uri,) = streams[row["stream"]].uris
-        _add(met[number, uri], first.operations[number], row)
+    for uri, number, rows in _rows(plan):
+        _add(met[number, uri], first.operations[number], rows)
     return list(met.values())
 
 
-def _rows(plan: AgentPlan) -> Iterator[tuple[Sequence[StreamPlan], dict[str, Any]]]:
-    """Yield the rows that the engine counted, with the streams that they number."""
+#: Server, number of an operation, and what the engine counted of it there.
+_Counted = tuple[str, int, OperationRows]
+
+
+def _rows(plan: AgentPlan) -> Iterator[_Counted]:
+    """Yield what the engine counted."""
     plain = tuple(one for one in plan.streams if not _binds(one))
     if plain:
-        yield from ((plain, row) for row in _send(replace(plan, streams=plain)))
+        yield from _send(replace(plan, streams=plain))
     refused: set[tuple[ScriptPlan, ...]] = set()
     for part in (one for one in plan.streams if _binds(one)):
         for number in range(part.total_operations):
@@ -125,8 +129,8 @@ def _rows(plan: AgentPlan) -> Iterator[tuple[Sequence[StreamPlan], dict[str, Any
                 break
             streams = (replace(part, total_operations=1),)
             rows = _send(replace(plan, streams=streams, seed=plan.seed + number))
-            yield from ((streams, row) for row in rows)
-            if any(map(_is_refusal, rows)):
+            yield from rows
+            if any(_INVALID_CREDENTIALS in one.result_codes for _, _, one in rows):
                 refused.add(part.scripts)
 
 
@@ -135,14 +139,15 @@ def _binds(part: StreamPlan) -> bool:
     return any(one.kind == "bind" for one in steps)
 
 
-def _is_refusal(row: dict[str, Any]) -> bool:
-    return _INVALID_CREDENTIALS in row["result_codes"]
-
-
-def _send(plan: AgentPlan) -> list[dict[str, Any]]:
+def _send(plan: AgentPlan) -> list[_Counted]:
     from ldapslam.agent._engine import Engine
 
-    rows: list[dict[str, Any]] = []
+    rows: list[_Counted] = []
+    names = [
+        # each has one server
+        StreamNames(stream=one.uris[0], operations=map(str, range(len(one.operations))))
+        for one in plan.streams
+    ]
     index, is_final = 0, False
     with closing(Engine(plan, workers=1, realtime=False)) as engine:
         add_streams(engine, plan)
@@ -153,19 +158,24 @@ def _send(plan: AgentPlan) -> list[dict[str, Any]]:
         engine.start(time.monotonic_ns() + _START_LEAD_NS)
         while not is_final:
             if (snapshot := engine.snapshot(index, _LOOK_NS)) is not None:
-                rows += snapshot["operations"]
+                window = window_of((index,), [snapshot_message(snapshot, names)])
+                rows += (
+                    (uri, int(number), one)
+                    for (uri, number, _), one in window.operations.items()
+                )
                 index, is_final = index + 1, snapshot["final"]
     return rows
 
 
-def _add(met: Met, operation: OperationPlan, row: dict[str, Any]) -> None:
-    met.counts.update({name: row[name] for name in OPERATION_COUNTERS})
-    met.codes.update(row["result_codes"])
-    met.messages = {**row["diagnostic_messages"], **met.messages}
+def _add(met: Met, operation: OperationPlan, rows: OperationRows) -> None:
+    met.counts.update({name: rows.count(name) for name in OPERATION_COUNTERS})
+    met.codes.update(rows.result_codes)
+    for code, (text, *_) in rows.diagnostic_messages.items():
+        met.messages.setdefault(code, text)
     expected = (*operation.success_codes, *operation.expected_codes)
-    for code, responses in row["result_codes"].items():
+    for code, responses in rows.result_codes.items():
         if code not in expected:
             met.unexpected[code] += responses
-    for metric, _, packed in row["histograms"]:
-        if METRICS[metric] == "service_time":
+    for outcome in OUTCOMES:
+        for _, packed in rows.packed("service_time", outcome):
             met.times.add_packed(packed)

@@ -11,21 +11,27 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ldapslam.agent.engine.setup import add_streams
+from ldapslam.agent.engine.setup import (
+    add_streams,
+    snapshot_message,
+    stream_names,
+)
 from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError, ExitCode
 from ldapslam.cli.console import put, put_json, say, us_text, wants_json
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.proto.common_pb2 import StreamNames
 from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
+from ldapslam.results.window import Window, window_of
 
 
 def check_generator(rate: str) -> ExitCode:
@@ -219,42 +225,43 @@ def drive(uri: str, name: str, load: str) -> Load:
         add_streams(engine, plan)
         engine.prepare()
         engine.start(time.monotonic_ns() + _START_LEAD_NS)
-        snapshots = list(_snapshots(engine))
+        windows = list(_windows(engine, stream_names(plan)))
         facts = engine.facts()
     finally:
         engine.close()
-    return _figures(snapshots, plan.measure_start_ns, plan.measure_end_ns, facts)
+    return _figures(windows, plan.measure_start_ns, plan.measure_end_ns, facts)
 
 
-def _snapshots(engine: Any) -> Iterator[dict[str, Any]]:
+def _windows(engine: Any, names: Sequence[StreamNames]) -> Iterator[Window]:
     for index in itertools.count():
         snapshot = engine.snapshot(index, _SNAPSHOT_TIMEOUT_NS)
         if snapshot is None:
             raise EngineError(f"the engine did not close interval {index}")
-        yield snapshot
+        yield window_of((index,), [snapshot_message(snapshot, names)])
         if snapshot["final"]:
             return
 
 
 def _figures(
-    snapshots: list[dict[str, Any]], start_ns: int, end_ns: int, facts: dict[str, Any]
+    windows: list[Window], start_ns: int, end_ns: int, facts: dict[str, Any]
 ) -> Load:
     counts: Counter[str] = Counter()
     histograms = {metric: Histogram() for metric in METRICS}
     cpu_ns = completions = 0
-    for snapshot in snapshots:
-        middle_ns = (snapshot["start_ns"] + snapshot["end_ns"]) // 2
+    for window in windows:
+        start_at_ns, end_at_ns = window.reports["start_ns"], window.reports["end_ns"]
+        middle_ns = (start_at_ns[0] + end_at_ns[0]) // 2
         is_in_measure = start_ns <= middle_ns < end_ns
         if is_in_measure:
-            cpu_ns += sum(worker["cpu_ns"] for worker in snapshot["workers"])
-        for row in snapshot["operations"]:
+            cpu_ns += sum(window.workers["cpu_ns"].tolist())
+        for (_, _, is_measured), rows in window.operations.items():
             if is_in_measure:
-                completions += row["completed"]
-            if row["measured"]:
-                counts["completed"] += row["completed"]
-                counts["failed"] += row["completed"] - row["succeeded"]
-                for metric, _, packed in row["histograms"]:
-                    histograms[METRICS[metric]].add_packed(packed)
+                completions += rows.count("completed")
+            if is_measured:
+                counts["completed"] += rows.count("completed")
+                counts["failed"] += rows.count("completed") - rows.count("succeeded")
+                for (metric, _), packed in rows.histograms.items():
+                    histograms[metric].add_block(packed.read())
     return Load(
         completed=counts["completed"],
         failed=counts["failed"],

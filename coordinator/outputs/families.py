@@ -24,14 +24,11 @@ from ldapslam.coordinator.bounds import Bound
 from ldapslam.coordinator.outputs.shown_runs import (
     MAX_OPERATIONS,
     REQUEST_OUTCOMES,
-    RESPONSE_TIME,
-    SERVICE_TIME,
     RunFigures,
     ShownRuns,
 )
 from ldapslam.coordinator.outputs.time_buckets import BORDERS_S
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.fields import OUTCOMES
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes
 
@@ -212,9 +209,9 @@ def _operations(shown: Sequence[RunFigures]) -> Iterator[Metric]:
     requests = total("requests", "Requests by what became of them.", "outcome")
     responses = total("responses", "Responses by result code.", "result_code")
     entries = total("entries", "Entries that searches returned.")
-    histograms: dict[int, HistogramMetricFamily] = {
-        RESPONSE_TIME: times("response_time", "From when a request was due."),
-        SERVICE_TIME: times("service_time", "From when a request was sent."),
+    histograms: dict[str, HistogramMetricFamily] = {
+        "response_time": times("response_time", "From when a request was due."),
+        "service_time": times("service_time", "From when a request was sent."),
     }
     operations = (
         ([run.run_id, run.job_name, *key], operation)
@@ -228,9 +225,9 @@ def _operations(shown: Sequence[RunFigures]) -> Iterator[Metric]:
             requests.add_metric([*of, outcome], operation.outcomes[outcome])
         for code, count in operation.result_codes.items():
             responses.add_metric([*of, code], count)
-        for (metric, number), buckets in operation.times.items():
+        for (metric, outcome), buckets in operation.times.items():
             histograms[metric].add_metric(
-                [*of, OUTCOMES[number - 1]],
+                [*of, outcome],
                 list(zip(_BORDERS, itertools.accumulate(buckets.counts), strict=True)),
                 buckets.sum_s,
             )

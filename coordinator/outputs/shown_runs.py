@@ -8,21 +8,22 @@ streams only the newest runs' are shown.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.observer import KeyFigures
 from ldapslam.coordinator.outputs.time_buckets import TimeBuckets
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
-from ldapslam.proto import common_pb2
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import FINAL_STATES, RunRecord
+from ldapslam.results.window import OperationRows, Window
 
 #: How long an ended run is shown.
 KEPT_S = 60.0
@@ -38,10 +39,8 @@ OTHER_CODES = "more"
 REQUEST_OUTCOMES = (*OUTCOMES, "abandoned", "dropped")
 #: Counters of a stream's connections that are shown.
 CONNECTION_TOTALS = ("connects", "connect_failures", "disconnects")
-RESPONSE_TIME = common_pb2.METRIC_RESPONSE_TIME
-SERVICE_TIME = common_pb2.METRIC_SERVICE_TIME
-#: (metric, outcome), as in common.proto.
-TimesKey = tuple[int, int]
+#: Metric and outcome.
+TimesKey = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -66,20 +65,17 @@ class OperationTotals:
     result_codes: Counter[str] = field(default_factory=Counter)
     times: dict[TimesKey, TimeBuckets] = field(default_factory=dict)
 
-    def add(self, rows: Iterable[OperationInterval]) -> None:
-        packed: dict[TimesKey, list[bytes]] = {}
-        for row in rows:
-            self.scheduled += row.scheduled
-            self.entries += row.entries
-            for outcome in REQUEST_OUTCOMES:
-                self.outcomes[outcome] += getattr(row, outcome)
-            for code, count in row.result_codes.items():
-                self._count(code_name(code), count)
-            for one in row.histograms:
-                if one.metric in (RESPONSE_TIME, SERVICE_TIME):
-                    packed.setdefault((one.metric, one.outcome), []).append(one.packed)
-        for key, histograms in packed.items():
-            self.times.setdefault(key, TimeBuckets()).add(histograms)
+    def add(self, rows: OperationRows) -> None:
+        self.scheduled += rows.count("scheduled")
+        self.entries += rows.count("entries")
+        for outcome in REQUEST_OUTCOMES:
+            self.outcomes[outcome] += rows.count(outcome)
+        for code, count in rows.result_codes.items():
+            self._count(code_name(code), count)
+        for key, histograms in rows.histograms.items():
+            if key[0] in ("response_time", "service_time"):
+                times = self.times.setdefault(key, TimeBuckets())
+                times.add([packed for _, packed in histograms.each()])
 
     def copy(self) -> OperationTotals:
         return replace(
@@ -112,12 +108,12 @@ class RunFigures:
     #: When it ended, on the clock; None of a live run.
     ended_s: float | None = None
 
-    def add(self, figures: pb.IntervalFigures, snapshots: Sequence[Snapshot]) -> None:
+    def add(self, figures: pb.IntervalFigures, window: Window) -> None:
         # a drain's length is arbitrary, so its rates mean nothing
         is_drain = figures.phase == DRAIN and self.interval is not None
         if not is_drain:
             self.interval = figures
-            self._add_generator(snapshots)
+            self._add_generator(window)
         for row in figures.streams:
             stream = self.streams.setdefault(row.stream, StreamFigures(row))
             if not is_drain:
@@ -125,17 +121,13 @@ class RunFigures:
             stream.completed += row.completed
             stream.errors += row.errors
             stream.dropped += row.dropped
-        rows = defaultdict(list)
-        for snapshot in snapshots:
-            for operation in snapshot.operations:
-                rows[operation.stream, operation.operation].append(operation)
-            for connections in snapshot.streams:
-                if connections.stream in self.streams:
-                    totals = self.streams[connections.stream].connections
-                    for name in CONNECTION_TOTALS:
-                        totals[name] += getattr(connections, name)
-        for key, of in rows.items():
-            self.operations.setdefault(key, OperationTotals()).add(of)
+        for counter in CONNECTION_TOTALS:
+            for name, count in window.by_stream(counter).items():
+                if name in self.streams:
+                    self.streams[name].connections[counter] += count
+        for (stream_name, operation, _), rows in window.operations.items():
+            key = stream_name, operation
+            self.operations.setdefault(key, OperationTotals()).add(rows)
 
     def copy(self) -> RunFigures:
         """As it is now, for another thread: families of many operations take a second,
@@ -149,23 +141,17 @@ class RunFigures:
             operations={key: one.copy() for key, one in self.operations.items()},
         )
 
-    def _add_generator(self, snapshots: Sequence[Snapshot]) -> None:
+    def _add_generator(self, window: Window) -> None:
         lag = Histogram.merge(
-            one.packed
-            for snapshot in snapshots
-            for row in snapshot.operations
-            for one in row.histograms
-            if one.metric == common_pb2.METRIC_SEND_LAG
+            packed
+            for rows in window.operations.values()
+            for outcome in OUTCOMES
+            for _, packed in rows.packed("send_lag", outcome)
         )
         self.send_lag_p99_ns = lag.reliable_percentile(99)
-        self.hiccup_max_ns = max(
-            (
-                snapshot.host.hiccup_max_ns
-                for snapshot in snapshots
-                if snapshot.host.HasField("hiccup_max_ns")
-            ),
-            default=None,
-        )
+        hiccups_ns = window.reports["hiccup_max_ns"]
+        known_ns = hiccups_ns[~np.isnan(hiccups_ns)]
+        self.hiccup_max_ns = int(known_ns.max()) if known_ns.size else None
 
 
 class ShownRuns(Extension):
@@ -197,11 +183,11 @@ class ShownRuns(Extension):
             run.ended_s = self._now_s()
 
     def interval_measured(
-        self, run_id: str, figures: pb.IntervalFigures, snapshots: Sequence[Snapshot]
+        self, run_id: str, figures: pb.IntervalFigures, window: Window
     ) -> None:
         run = self._runs.get(run_id)
         if run is not None:
-            run.add(figures, snapshots)
+            run.add(figures, window)
 
     def run_judged(
         self,

@@ -19,9 +19,8 @@ from ldapslam.jobs.fields.thresholds import (
     share_of,
 )
 from ldapslam.jobs.run_plan import RunPlan
-from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
-from ldapslam.proto.fields import METRICS, OUTCOMES
 from ldapslam.results.histogram import Histogram
+from ldapslam.results.window import OperationRows, Window
 
 
 class AbortWatch:
@@ -39,26 +38,28 @@ class AbortWatch:
         self._missed_ns: dict[tuple[Threshold, tuple[str, str]], int] = {}
         self._last = -1
 
-    def take(self, snapshots: Sequence[Snapshot]) -> str:
+    def take(self, window: Window) -> str:
         """Why the run is to end after an interval, of all agents; empty: it goes on.
         An interval that is never given breaks what was missed."""
-        index = snapshots[0].index
+        (index,), reports = window.indexes, window.reports
         if index != self._last + 1:
             self._missed_ns.clear()
         self._last = index
-        whole = [one for one in snapshots if not one.final]
-        is_measured = snapshots[0].phase == "measure"
-        if not self._thresholds or not whole or not is_measured:
+        whole = ~reports["final"]
+        is_measured = reports["phase"][0] == "measure"
+        if not self._thresholds or not whole.any() or not is_measured:
             return ""
-        start_ns = min(one.start_ns for one in whole)
-        end_ns = max(one.end_ns for one in whole)
-        length_ns = length_of(snapshots)
+        start_ns = int(reports["start_ns"][whole].min())
+        end_ns = int(reports["end_ns"][whole].max())
+        length_ns = window.length_ns()
         # as the verdict counts them
         if index + 1 < len(self._ends_ns):
             planned_ns = self._ends_ns[index + 1] - self._ends_ns[index]
         else:
             planned_ns = length_ns
-        rows = _by_operation(snapshots)
+        rows: dict[tuple[str, str], list[OperationRows]] = {}
+        for (stream, operation, _), of_operation in window.operations.items():
+            rows.setdefault((stream, operation), []).append(of_operation)
         for key in self._operations(rows, start_ns, end_ns):
             for threshold in self._thresholds:
                 if not threshold.matches(*key):
@@ -95,7 +96,7 @@ class AbortWatch:
         self,
         threshold: Threshold,
         key: tuple[str, str],
-        rows: Sequence[OperationInterval],
+        rows: Sequence[OperationRows],
         length_ns: int,
     ) -> bool:
         value = self._figure(threshold, key, rows, length_ns)
@@ -105,26 +106,24 @@ class AbortWatch:
         self,
         threshold: Threshold,
         key: tuple[str, str],
-        rows: Sequence[OperationInterval],
+        rows: Sequence[OperationRows],
         length_ns: int,
     ) -> float | None:
         """In the threshold's unit; None: too little was sent."""
         if threshold.metric == "throughput":
-            completed = sum(row.completed for row in rows)
+            completed = sum(one.count("completed") for one in rows)
             return completed * 1e9 / max(length_ns, 1)
         some, every = SHARES["errors"]
         counts = {
-            name: sum(getattr(row, name) for row in rows) for name in {*some, *every}
+            name: sum(one.count(name) for one in rows) for name in {*some, *every}
         }
         if threshold.metric == "errors":
             return share_of("errors", counts)
-        wanted = self._plan.stream(key[0]).operation(key[1]).shown_outcome
+        outcome = self._plan.stream(key[0]).operation(key[1]).shown_outcome
         times = Histogram.merge(
-            one.packed
-            for row in rows
-            for one in row.histograms
-            if METRICS[one.metric - 1] == threshold.metric
-            and OUTCOMES[one.outcome - 1] == wanted
+            packed
+            for one in rows
+            for _, packed in one.packed(threshold.metric, outcome)
         )
         # above every time, as the verdict has it
         times.unanswered = sum(counts[name] for name in some)
@@ -133,21 +132,3 @@ class AbortWatch:
             return None
         value_ns = times.percentile(p)
         return math.inf if value_ns is None else value_ns / 1000
-
-
-def length_of(snapshots: Sequence[Snapshot]) -> int:
-    """Return the length of an interval in ns: the mean of the agents that go on after
-    it. Each agent closes its interval by itself, so the time from the earliest start to
-    the latest end would count some time twice."""
-    whole = [one for one in snapshots if not one.final] or snapshots
-    return sum(one.end_ns - one.start_ns for one in whole) // len(whole)
-
-
-def _by_operation(
-    snapshots: Iterable[Snapshot],
-) -> dict[tuple[str, str], list[OperationInterval]]:
-    found: dict[tuple[str, str], list[OperationInterval]] = {}
-    for snapshot in snapshots:
-        for row in snapshot.operations:
-            found.setdefault((row.stream, row.operation), []).append(row)
-    return found

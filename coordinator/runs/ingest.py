@@ -8,11 +8,9 @@ in the run's plan, is refused here (ProtocolError), so that the store can be rea
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TypeVar
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -27,12 +25,11 @@ from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto import monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.fields import (
-    METRICS,
-    OPERATION_COUNTERS,
-    OUTCOMES,
+    HISTOGRAMS,
+    LAYOUT,
+    OTHER_CODES,
     SET_UP_TIMES,
-    STREAM_COUNTERS,
-    WORKER_COUNTERS,
+    TABLES,
 )
 from ldapslam.results.facts import (
     Facts,
@@ -43,7 +40,7 @@ from ldapslam.results.facts import (
     ObserverCost,
     ReportedFacts,
 )
-from ldapslam.results.histogram import block_of
+from ldapslam.results.histogram import check_packed
 from ldapslam.results.packing import unpack
 from ldapslam.results.records import (
     IntervalRecord,
@@ -51,6 +48,7 @@ from ldapslam.results.records import (
     MonitorDescription,
     MonitorSample,
 )
+from ldapslam.results.tables import ROW_BYTES, rows_of
 from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
 #: The store's integers are signed: 64 bits for counters, 32 for keys.
@@ -60,13 +58,12 @@ _MAX_KEY = (1 << 31) - 1
 #: less.
 _ROW_BYTES = 1 << 16
 _LEAST_ROOM_BYTES = 1 << 26
-_HISTOGRAMS = frozenset(
-    itertools.product(range(1, len(METRICS) + 1), range(1, len(OUTCOMES) + 1))
-)
-#: All of a message's counters at once, which is quicker.
-_OPERATION_COUNTS = attrgetter(*OPERATION_COUNTERS)
-_STREAM_COUNTS = attrgetter(*STREAM_COUNTERS)
-_WORKER_COUNTS = attrgetter(*WORKER_COUNTERS)
+_MOST_WORKERS = 4096
+#: The engine counts 129 of them.
+_MOST_RESULT_CODES = 256
+#: The engine keeps 200 bytes of each of four.
+_MOST_DIAGNOSTIC_MESSAGES = 16
+_LONGEST_DIAGNOSTIC_MESSAGE = 1_000
 
 
 def interval_record(
@@ -75,25 +72,12 @@ def interval_record(
     """The record of one report, and what it says; `plan` is of its run's record."""
     try:
         snapshot = unpack(report.packed)
-    except StoreError as error:
+        _check_snapshot(snapshot, plan)
+        within_bounds(snapshot)
+        _check_rows(snapshot)
+    except (StoreError, ValueError) as error:
         raise ProtocolError(str(error)) from error
-    _check_amounts(snapshot, plan)
-    within_bounds(snapshot)
     _check_key("sequence", report.sequence)
-    # the drain is one more
-    if snapshot.index > len(plan.boundaries_ns):
-        raise ProtocolError(f"the plan has no interval {snapshot.index}")
-    if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
-        raise ProtocolError("the interval ends before it begins")
-    _check_names(snapshot, plan)
-    _check_distinct(
-        "operation",
-        ((r.stream, r.operation, r.server, r.measured) for r in snapshot.operations),
-    )
-    _check_distinct("stream", (row.stream for row in snapshot.streams))
-    _check_distinct("worker", ((row.model, row.worker) for row in snapshot.workers))
-    _check_counters(snapshot)
-    _check_histograms(snapshot)
     record = IntervalRecord(
         agent=report.agent,
         attempt=report.attempt,
@@ -120,49 +104,107 @@ def _operation_rows(plan: RunPlan) -> int:
     )
 
 
-def _check_amounts(snapshot: pb.Snapshot, plan: RunPlan) -> None:
-    """Before anything looks at each of them."""
-    if (
-        len(snapshot.operations) > _operation_rows(plan)
-        or len(snapshot.streams) > len(plan.streams)
-        or len(UnknownFieldSet(snapshot))
-    ):
-        note_exceeded(Bound.REPORT_ROWS)
-        raise ProtocolError("the interval has more than the plan")
-
-
 def _servers(stream: PlannedStream) -> Sequence[str]:
     """Those that have rows of their own."""
     return stream.uris if len(stream.uris) > 1 else ()
 
 
-def _check_counters(snapshot: pb.Snapshot) -> None:
-    rows = (
-        (snapshot.operations, _OPERATION_COUNTS),
-        (snapshot.streams, _STREAM_COUNTS),
-        (snapshot.workers, _WORKER_COUNTS),
-    )
-    for messages, counts_of in rows:
-        for message in messages:
-            _check_counter(max(counts_of(message)))
-    for operation in snapshot.operations:
-        for count in operation.result_codes.values():
-            _check_counter(count)
-    for worker in snapshot.workers:
-        _check_key("worker", worker.worker)
-        if worker.model not in ("open", "closed"):
-            raise ProtocolError(f"worker of unknown model {worker.model!r}")
+def _check_snapshot(snapshot: pb.Snapshot, plan: RunPlan) -> None:
+    """Before anything looks at each row."""
+    if (
+        len(snapshot.operations) > _operation_rows(plan) * ROW_BYTES["operations"]
+        or len(snapshot.streams) > len(plan.streams) * ROW_BYTES["streams"]
+        or len(snapshot.workers) > _MOST_WORKERS * ROW_BYTES["workers"]
+        or len(snapshot.names) > len(plan.streams)
+        or len(UnknownFieldSet(snapshot))
+    ):
+        note_exceeded(Bound.REPORT_ROWS)
+        raise ProtocolError("the interval has more than the plan")
+    if snapshot.layout != LAYOUT:
+        raise ProtocolError("the interval has the columns of another version")
+    # the drain is one more
+    if snapshot.index > len(plan.boundaries_ns):
+        raise ProtocolError(f"the plan has no interval {snapshot.index}")
+    if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
+        raise ProtocolError("the interval ends before it begins")
+    if snapshot.phase not in {DRAIN, *(phase.name for phase in plan.phases)}:
+        raise ProtocolError(f"the plan has no phase {snapshot.phase!r}")
+    _check_distinct("stream", (names.stream for names in snapshot.names))
+    for names in snapshot.names:
+        stream = plan.by_stream.get(names.stream)
+        if stream is None:
+            raise ProtocolError(f"the plan has no stream {names.stream!r}")
+        _check_names(names.stream, "operation", names.operations, stream.by_operation)
+        _check_names(names.stream, "server", names.servers, _servers(stream))
     host = snapshot.host
     for value_ns in (host.throttled_ns, host.hiccup_max_ns, host.stalled_ns):
-        _check_counter(value_ns)
+        if value_ns > _MAX_COUNTER:
+            raise ProtocolError(f"counter {value_ns} is out of range")
     for share in (host.cpu_utilisation, host.steal_share):
         if not 0 <= share <= 1:  # nor is a NaN
             raise ProtocolError(f"share {share} is out of range")
 
 
-def _check_counter(value: int) -> None:
-    if value > _MAX_COUNTER:
-        raise ProtocolError(f"counter {value} is out of range")
+def _check_names(
+    stream: str, kind: str, names: Sequence[str], planned: Collection[str]
+) -> None:
+    _check_distinct(kind, names)
+    if not set(names).issubset(planned):
+        raise ProtocolError(f"stream {stream!r} has names of no {kind} of the plan")
+
+
+def _check_rows(snapshot: pb.Snapshot) -> None:
+    """Nothing is out of range, refers to what is not there, or is there twice."""
+    operations, responses, streams, workers = (
+        rows_of(getattr(snapshot, name), name) for name in TABLES
+    )
+    # what is above 63 bits is below 0 here
+    for rows in (operations, streams, workers, responses[:, 1:]):
+        if rows.min(initial=0) < 0:
+            raise ProtocolError("a number of a row is out of range")
+    _check_operations(snapshot, operations[:, :5].tolist(), responses.tolist())
+    numbers = streams[:, 0].tolist()
+    _check_distinct("stream", numbers)
+    if max(numbers, default=-1) >= len(snapshot.names):
+        raise ProtocolError("a row of a stream without a name")
+    kinds = workers[:, :2].tolist()
+    _check_distinct("worker", map(tuple, kinds))
+    if any(number > _MAX_KEY or is_open > 1 for number, is_open in kinds):
+        raise ProtocolError("a worker is out of range")
+    check_packed(snapshot.histograms, operations[:, -len(HISTOGRAMS) :])
+    check_packed(snapshot.set_ups, streams[:, -len(SET_UP_TIMES) :])
+
+
+def _check_operations(
+    snapshot: pb.Snapshot, rows: Sequence[list[int]], responses: Sequence[list[int]]
+) -> None:
+    sizes = [(len(one.operations), 1 + len(one.servers)) for one in snapshot.names]
+    _check_distinct("operation", (tuple(row[:4]) for row in rows))
+    start = 0
+    for stream, operation, server, measured, count in rows:
+        if (
+            stream >= len(sizes)
+            or operation >= sizes[stream][0]
+            or server >= sizes[stream][1]
+        ):
+            raise ProtocolError("a row of an operation or server without a name")
+        if measured > 1:
+            raise ProtocolError("a row that is neither measured nor not")
+        if count > _MOST_RESULT_CODES:
+            note_exceeded(Bound.REPORT_ROWS)
+            raise ProtocolError(f"{count} result codes")
+        of_row = responses[start : start + count]
+        _check_distinct("result code", (code for code, _, _ in of_row))
+        if sum(length > 0 for *_, length in of_row) > _MOST_DIAGNOSTIC_MESSAGES:
+            raise ProtocolError("an operation has too many diagnostic messages")
+        start += count
+    lengths = [length for *_, length in responses]
+    if start != len(responses) or sum(lengths) != len(snapshot.messages):
+        raise ProtocolError("responses or their messages do not add up")
+    if max(lengths, default=0) > _LONGEST_DIAGNOSTIC_MESSAGE:
+        raise ProtocolError("a diagnostic message is too long")
+    if not all(OTHER_CODES <= code <= _MAX_KEY for code, _, _ in responses):
+        raise ProtocolError("a result code is out of range")
 
 
 def _check_key(name: str, value: int) -> None:
@@ -170,46 +212,10 @@ def _check_key(name: str, value: int) -> None:
         raise ProtocolError(f"{name} {value} is out of range")
 
 
-def _check_names(snapshot: pb.Snapshot, plan: RunPlan) -> None:
-    if snapshot.phase not in {DRAIN, *(phase.name for phase in plan.phases)}:
-        raise ProtocolError(f"the plan has no phase {snapshot.phase!r}")
-    known = {stream.name: set(stream.by_operation) for stream in plan.streams}
-    servers = {stream.name: {"", *_servers(stream)} for stream in plan.streams}
-    for row in snapshot.operations:
-        if row.operation not in known.get(row.stream, ()):
-            name = f"{row.stream}.{row.operation}"
-            raise ProtocolError(f"the plan has no operation {name!r}")
-        if row.server not in servers[row.stream]:
-            raise ProtocolError(f"stream {row.stream} has no server {row.server!r}")
-    for stream in snapshot.streams:
-        if stream.stream not in known:
-            raise ProtocolError(f"the plan has no stream {stream.stream!r}")
-
-
-def _check_distinct(what: str, keys: Iterable[Hashable]) -> None:
-    seen = set()
-    for key in keys:
-        if key in seen:
-            raise ProtocolError(f"two rows of {what} {key}")
-        seen.add(key)
-
-
-def _check_histograms(snapshot: pb.Snapshot) -> None:
-    """All histograms at once, which is quicker."""
-    packed = []
-    for row in snapshot.operations:
-        histograms = list(row.histograms)
-        keys = [(one.metric, one.outcome) for one in histograms]
-        _check_distinct("histogram", keys)
-        if not _HISTOGRAMS.issuperset(keys):
-            raise ProtocolError("a histogram of an unknown metric or outcome")
-        packed += [one.packed for one in histograms]
-    set_ups = (getattr(row, name) for row in snapshot.streams for name in SET_UP_TIMES)
-    packed += [one for one in set_ups if one]
-    try:
-        block_of(packed)
-    except StoreError as error:
-        raise ProtocolError(str(error)) from error
+def _check_distinct(kind: str, keys: Iterable[Hashable]) -> None:
+    known = list(keys)
+    if len(set(known)) < len(known):
+        raise ProtocolError(f"two of one {kind}")
 
 
 F = TypeVar("F", bound=Facts)

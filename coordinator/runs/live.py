@@ -9,28 +9,23 @@ behind that too much would have to be kept.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ldapslam.coordinator.bounds import Bound, note_exceeded
-from ldapslam.coordinator.runs.abort import AbortWatch, length_of
+from ldapslam.coordinator.runs.abort import AbortWatch
 from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream, RunPlan
-from ldapslam.proto import common_pb2
-from ldapslam.proto.common_pb2 import (
-    METRIC_RESPONSE_TIME,
-    OUTCOME_EXPECTED,
-    OUTCOME_SUCCEEDED,
-    OperationInterval,
-    Snapshot,
-    StreamInterval,
-)
+from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (
     IntervalFigures,
     OperationFigures,
     StreamFigures,
 )
 from ldapslam.results.histogram import Histogram
+from ldapslam.results.window import OperationRows, Window, window_of
 
 _NS_PER_S = 1e9
 #: Serialised snapshots that are kept for agents that report nothing.
@@ -41,7 +36,7 @@ class Measured(NamedTuple):
     """One interval: for people, and as the agents reported it."""
 
     figures: IntervalFigures
-    snapshots: Sequence[Snapshot]
+    window: Window
 
 
 class LiveStatistics:
@@ -92,51 +87,45 @@ class LiveStatistics:
                 break
             if index > last:
                 note_exceeded(Bound.LIVE_BYTES)
-            snapshots = list(self._open[index].values())
-            measured.append(Measured(self._merge(index, snapshots), snapshots))
+            reported = self._open[index]
+            window = window_of((index,), list(reported.values()), list(reported))
+            measured.append(Measured(self._merge(index, window), window))
             if index in complete and not self.abort_reason:
-                self.abort_reason = self._watch.take(snapshots)
+                self.abort_reason = self._watch.take(window)
             self._done_up_to = index
             del self._open[index], self._open_bytes[index]
         return measured
 
-    def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:
-        rows: dict[str, list[OperationInterval]] = defaultdict(list)
-        gauges: dict[str, list[StreamInterval]] = defaultdict(list)
-        for snapshot in snapshots:
-            for row in snapshot.operations:
-                rows[row.stream].append(row)
-            for gauge in snapshot.streams:
-                gauges[gauge.stream].append(gauge)
+    def _merge(self, index: int, window: Window) -> IntervalFigures:
+        reports, workers = window.reports, window.workers
+        rows: dict[str, dict[str, list[OperationRows]]] = {}
+        for (stream, operation, _), of_operation in window.operations.items():
+            operations = rows.setdefault(stream, {})
+            operations.setdefault(operation, []).append(of_operation)
+        gauges = {
+            name: window.by_stream(name) for name in ("in_flight", "backlog", "down_ns")
+        }
         # streams without connections send nothing
-        down = [name for name, of in gauges.items() if any(one.down_ns for one in of)]
-        length_s = length_of(snapshots) / _NS_PER_S
+        names = {*rows, *+gauges["down_ns"]}
+        has_time = workers["wall_ns"] > 0
+        busy = workers["busy_ns"][has_time] / workers["wall_ns"][has_time]
         return IntervalFigures(
             index=index,
-            phase=snapshots[0].phase,
-            start_ns=min(snapshot.start_ns for snapshot in snapshots),
-            end_ns=max(snapshot.end_ns for snapshot in snapshots),
+            phase=reports["phase"][0],
+            start_ns=int(reports["start_ns"].min()),
+            end_ns=int(reports["end_ns"].max()),
             streams=[
                 _stream_figures(
-                    name,
                     self._plan.stream(name),
-                    rows[name],
-                    gauges[name],
-                    length_s,
+                    rows.get(name, {}),
+                    {gauge: sums[name] for gauge, sums in gauges.items()},
+                    window.length_ns() / _NS_PER_S,
                 )
-                for name in dict.fromkeys([*rows, *down])
+                for name in _in_order(names, [one.name for one in self._plan.streams])
             ],
-            agents_reported=len(snapshots),
+            agents_reported=len(reports["agent"]),
             agents_planned=self._planned,
-            busy_share=max(
-                (
-                    worker.busy_ns / worker.wall_ns
-                    for snapshot in snapshots
-                    for worker in snapshot.workers
-                    if worker.wall_ns
-                ),
-                default=0.0,
-            ),
+            busy_share=busy.max(initial=0.0),
         )
 
 
@@ -144,38 +133,37 @@ class _Part(NamedTuple):
     """One operation of a stream."""
 
     planned: PlannedOperation
-    rows: Sequence[OperationInterval]
-    times: Histogram
+    rows: Sequence[OperationRows]
+
+
+def _in_order(names: Iterable[str], planned: Sequence[str]) -> list[str]:
+    """As planned; others by name, after those."""
+    there = set(names)
+    return [
+        *(name for name in planned if name in there),
+        *sorted(there.difference(planned)),
+    ]
 
 
 def _stream_figures(
-    name: str,
     planned: PlannedStream,
-    rows_of_stream: Sequence[OperationInterval],
-    gauges: Sequence[StreamInterval],
+    operations: Mapping[str, Sequence[OperationRows]],
+    gauges: Mapping[str, int],
     length_s: float,
 ) -> StreamFigures:
-    operations: dict[str, list[OperationInterval]] = defaultdict(list)
-    for row in rows_of_stream:
-        operations[row.operation].append(row)
     figures = StreamFigures(
-        stream=name,
-        dropped=sum(row.dropped for row in rows_of_stream),
-        in_flight=sum(row.in_flight for row in gauges),
-        backlog=sum(row.backlog for row in gauges),
+        stream=planned.name,
+        dropped=sum(_count(rows, "dropped") for rows in operations.values()),
+        in_flight=gauges["in_flight"],
+        backlog=gauges["backlog"],
         connections=planned.connections,
         clients=planned.clients,
     )
     if length_s > 0:
-        down_s = sum(row.down_ns for row in gauges) / _NS_PER_S
-        figures.connections_down = down_s / length_s
+        figures.connections_down = gauges["down_ns"] / _NS_PER_S / length_s
     parts = [
-        _Part(
-            planned.operation(name),
-            rows,
-            Histogram.merge(one.packed for row in rows for one in _response_times(row)),
-        )
-        for name, rows in operations.items()
+        _Part(planned.operation(name), operations[name])
+        for name in _in_order(operations, [one.name for one in planned.operations])
     ]
     for part in parts:
         _set_figures(
@@ -189,15 +177,13 @@ def _set_figures(
     figures: StreamFigures | OperationFigures, parts: Sequence[_Part], length_s: float
 ) -> None:
     failures: Counter[int] = Counter()
-    for planned, rows, _ in parts:
-        figures.completed += sum(row.completed for row in rows)
-        figures.errors += sum(
-            row.failed + row.timed_out + row.unresolved for row in rows
-        )
+    for planned, rows in parts:
+        figures.completed += _count(rows, "completed")
+        figures.errors += _count(rows, "failed", "timed_out", "unresolved")
         if planned.kind == "search":
-            figures.searches += sum(row.completed for row in rows)
-            figures.entries += sum(row.entries for row in rows)
-            figures.empty += sum(row.empty for row in rows)
+            figures.searches += _count(rows, "completed")
+            figures.entries += _count(rows, "entries")
+            figures.empty += _count(rows, "empty")
         for row in rows:
             for code, count in row.result_codes.items():
                 failures[code] += count * (code not in planned.accepted_codes)
@@ -205,8 +191,11 @@ def _set_figures(
     for code, count in failures.most_common(1):
         if count:
             figures.error_code = code
-    times = [part.times for part in parts]
-    _set_times(figures, times[0] if len(times) == 1 else Histogram.union(times))
+    _set_times(figures, _response_times(row for part in parts for row in part.rows))
+
+
+def _count(rows: Iterable[OperationRows], *counters: str) -> int:
+    return sum(one.count(counter) for one in rows for counter in counters)
 
 
 def _set_times(figures: StreamFigures | OperationFigures, times: Histogram) -> None:
@@ -217,13 +206,18 @@ def _set_times(figures: StreamFigures | OperationFigures, times: Histogram) -> N
             setattr(figures, f"response_time_p{p}_us", value_ns / 1000)
 
 
-def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:
-    """The successes' times; those of expected results where there is no success."""
-    shown: tuple[common_pb2.Histogram, ...] = ()
-    for histogram in row.histograms:
-        if histogram.metric == METRIC_RESPONSE_TIME:
-            if histogram.outcome == OUTCOME_SUCCEEDED:
-                return (histogram,)
-            if histogram.outcome == OUTCOME_EXPECTED:
-                shown = (histogram,)
-    return shown
+def _response_times(rows: Iterable[OperationRows]) -> Histogram:
+    """The successes' times of each row; those of expected results where it has no
+    success."""
+    times = Histogram()
+    for one in rows:
+        succeeded = one.histograms.get(("response_time", "succeeded"))
+        expected = one.histograms.get(("response_time", "expected"))
+        if succeeded is not None:
+            times.add_block(succeeded.read())
+        if expected is not None:
+            is_shown = np.full(expected.rows.shape, fill_value=True)
+            if succeeded is not None:
+                is_shown = ~np.isin(expected.rows, succeeded.rows)
+            times.add_block(expected.read(is_shown))
+    return times

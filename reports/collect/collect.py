@@ -65,17 +65,11 @@ from ldapslam.reports.collect.totals import (
     unanswered,
 )
 from ldapslam.reports.uncertainty import BATCHES
-from ldapslam.results.columns import (
-    Columns,
-    Extent,
-    OperationRows,
-    Window,
-    streams_of,
-    windows,
-)
+from ldapslam.results.columns import Extent, streams_of, windows
 from ldapslam.results.histogram import Block, joined
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
+from ldapslam.results.window import Columns, OperationRows, Window
 
 #: Sums of a window's rows fit 64 bits when no number is larger.
 _MOST_EXACT = 1 << 40

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
 from ldapslam.jobs.fields.thresholds import SHARES, samples_needed
-from ldapslam.results.columns import Columns, Window
 from ldapslam.results.histogram import (
     EMPTY_MIN_NS,
     Block,
@@ -25,6 +24,7 @@ from ldapslam.results.histogram import (
     middles_ns,
     sums_of,
 )
+from ldapslam.results.window import Columns, Window
 
 
 @dataclass(frozen=True, slots=True)

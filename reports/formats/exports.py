@@ -28,9 +28,9 @@ from typing import TextIO
 from ldapslam.base.inert import inert_cell
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.collect.totals import UNANSWERED, UNANSWERED_METRICS
-from ldapslam.results.columns import Columns, Window
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import MonitorSeries
+from ldapslam.results.window import Columns, Window
 
 _INTERVAL_KEY = (
     "agent",

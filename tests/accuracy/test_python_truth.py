@@ -21,6 +21,7 @@ from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
 from support.engine import start_responder
+from support.rows import with_rows
 from support.truth import above
 
 pytestmark = pytest.mark.accuracy
@@ -97,7 +98,7 @@ def drive(
         while not is_final:
             snapshot = streams.snapshot(index, S)
             if snapshot is not None:
-                outcome.add(snapshot)
+                outcome.add(with_rows(snapshot))
                 is_final = snapshot["final"]
                 index += 1
         helper.join()

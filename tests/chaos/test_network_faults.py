@@ -20,7 +20,6 @@ from support.books import Books, check_books, check_ended
 from support.chaos_fleet import AGENTS, ChaosFleet
 from support.counting_ldap import CountingLdap
 from support.fleet import FINAL
-from support.histograms import histograms_of
 from support.network import Network, network_of
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
@@ -144,6 +143,6 @@ def worst_ms(books: Books, agent: str) -> float:
         Histogram.merge([packed]).max_ns / 1e6
         for record in books.stored[agent].values()
         for row in record.operations
-        for (metric, _), packed in histograms_of(row).items()
+        for (metric, _), packed in row.histograms.items()
         if metric == "response_time"
     )

@@ -198,7 +198,9 @@ def test_file_that_is_no_certificate_fails_prepare(tmp_path: Path) -> None:
 
 def set_up_times(outcome: Result, name: str) -> Histogram:
     return Histogram.merge(
-        snapshot["streams"][0][name] for snapshot in outcome.snapshots
+        snapshot["streams"][0][name]
+        for snapshot in outcome.snapshots
+        if snapshot["streams"][0][name]
     )
 
 

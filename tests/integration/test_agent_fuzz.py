@@ -29,9 +29,10 @@ from ldapslam.agent.client import serve_agent
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto import engine_pb2
-from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
+from ldapslam.proto.common_pb2 import RunAssignment
 from support.fleet import job_text
 from support.message_fuzz import MessageFuzzer
+from support.rows import snapshot_of
 
 _COMMAND: Descriptor = pb.DESCRIPTOR.message_types_by_name["Command"]
 _KINDS = [field for field in _COMMAND.fields if field.message_type is not None]
@@ -63,7 +64,7 @@ class Engine:
             return
         yield engine_pb2.EngineEvent(started=engine_pb2.EngineStarted())
         for index in range(3):
-            snapshot = Snapshot(index=index, final=index == 2)
+            snapshot = snapshot_of(index=index, final=index == 2)
             yield engine_pb2.EngineEvent(snapshot=snapshot)
             await asyncio.sleep(0)
         finished = engine_pb2.EngineFinished(facts_json="{}")

@@ -20,12 +20,12 @@ from ldapslam.proto.agent_pb2 import (
     ReportReply,
 )
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.packing import pack
 from ldapslam.results.records import Part
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from support.fleet import FINAL, FleetOfProcesses, job_text
 from support.intervals import stored_intervals
+from support.rows import OperationRow, snapshot_of
 
 COMMITTED = ReportReply.STATUS_COMMITTED
 DUPLICATE = ReportReply.STATUS_DUPLICATE
@@ -51,7 +51,7 @@ def peer(lasting_fleet: FleetOfProcesses) -> Iterator[AgentServiceStub]:
 
 def interval(run_id: str, sequence: int, **values: Any) -> IntervalReport:
     """Of another attempt than the run's, unless told otherwise."""
-    snapshot = Snapshot(phase="measure", end_ns=1, index=values.pop("index", 0))
+    snapshot = snapshot_of(phase="measure", end_ns=1, index=values.pop("index", 0))
     report = IntervalReport(run_id=run_id, agent="a", epoch=1, sequence=sequence)
     report.MergeFrom(IntervalReport(**{"packed": pack(snapshot), **values}))
     return report
@@ -99,14 +99,14 @@ def test_who_is_not_known_is_told_so(peer: AgentServiceStub, finished_run: str) 
 def test_a_report_that_makes_no_sense_is_refused_with_the_reason(
     peer: AgentServiceStub, lasting_fleet: FleetOfProcesses, finished_run: str
 ) -> None:
-    snapshot = Snapshot(phase="measure", end_ns=1)
-    snapshot.operations.add(stream="readers")
+    rows = [OperationRow(stream="readers", operation="other")]
+    snapshot = snapshot_of(rows, phase="measure", end_ns=1)
     part = part_of(lasting_fleet, finished_run)
     reply = peer.ReportInterval(
         interval(finished_run, 9, packed=pack(snapshot), attempt=part.attempt)
     )
     assert reply.status == REFUSED
-    assert "no operation 'readers.'" in reply.detail
+    assert "stream 'readers' has names of no operation" in reply.detail
     empty = ProgressReport(
         run_id=finished_run, agent="a", epoch=part.epoch, attempt=part.attempt
     )

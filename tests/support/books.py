@@ -24,7 +24,6 @@ from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import RunRecord
 from support.chaos_fleet import AGENTS, INTERVAL_S, ChaosFleet
 from support.fleet import FINAL
-from support.histograms import histograms_of
 from support.intervals import Interval, stored_intervals
 from support.tallied_engine import read_tally
 
@@ -166,7 +165,7 @@ def _check_sent(books: Books, agent: str, *, is_killed: bool) -> None:
 def _check_histograms(record: Interval) -> None:
     for row in record.operations:
         values: Counter[str] = Counter()
-        for (metric, outcome), packed in histograms_of(row).items():
+        for (metric, outcome), packed in row.histograms.items():
             if outcome in _ANSWERED:
                 histogram = Histogram.merge([packed])
                 values[metric] += histogram.total + histogram.overflow

@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ldapslam.jobs.fields.validity import Validity
-from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     OPERATION_COUNTERS,
     SET_UP_TIMES,
 )
 from ldapslam.results.histogram import Histogram, header_of
-from support.histograms import histograms_of
 from support.intervals import Interval
+from support.rows import OperationRow
 
 Key = tuple[str, str]
 Figures = dict[str, float | None]
@@ -78,7 +77,7 @@ def by_record(
             for name in SET_UP_TIMES:
                 if packed := getattr(stream, name):
                     sums.histograms["set-up", stream.stream, name].add_packed(packed)
-            if stream.HasField("last_done_ns"):
+            if stream.last_done_ns:
                 known_ns = sums.last_done_ns.get(stream.stream, 0)
                 sums.last_done_ns[stream.stream] = max(known_ns, stream.last_done_ns)
         if record.phase == "measure":
@@ -105,7 +104,7 @@ def _add_disturbances(
         header_of(packed)[1].max_ns
         for operation in record.operations
         if operation.measured
-        for (metric, _), packed in histograms_of(operation).items()
+        for (metric, _), packed in operation.histograms.items()
         if metric in ("send_lag", "receive_lag")
     ]
     busy = [
@@ -140,7 +139,7 @@ def _add_disturbances(
 def _add_operation(
     sums: ByRecord,
     record: Interval,
-    operation: OperationInterval,
+    operation: OperationRow,
     wanted: Mapping[Key, str],
 ) -> None:
     key = operation.stream, operation.operation
@@ -154,7 +153,7 @@ def _add_operation(
         sums.in_measure[key, "completed"] += operation.completed
         sums.in_measure[key, "succeeded"] += operation.succeeded
         sums.of_agents[record.agent, "completed in measure"] += operation.completed
-    for one, packed in histograms_of(operation).items():
+    for one, packed in operation.histograms.items():
         if not operation.measured:
             sums.overflow[key] += header_of(packed)[1].overflow
             continue
@@ -205,7 +204,7 @@ def _figures(
             errors += operation.failed + lost
             times.unanswered += lost
             service.unanswered += lost
-            for (metric, of), packed in histograms_of(operation).items():
+            for (metric, of), packed in operation.histograms.items():
                 if metric == "send_lag":
                     lag.add_packed(packed)
                 elif (metric, of) == ("response_time", outcome):

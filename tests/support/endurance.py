@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
 from support.fleet import FleetOfProcesses
 from support.histograms import packed_of
+from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
 from support.wire_agent import WireAgent
 
 NS_PER_S = 1_000_000_000
@@ -43,10 +44,10 @@ OPERATIONS = {
 #: Snapshots drawn for each operation and kind of interval.
 _VARIANTS = 48
 _METRICS = {
-    common_pb2.METRIC_RESPONSE_TIME: 1.0,
-    common_pb2.METRIC_SERVICE_TIME: 0.97,
-    common_pb2.METRIC_SEND_LAG: 0.02,
-    common_pb2.METRIC_RECEIVE_LAG: 0.03,
+    "response_time": 1.0,
+    "service_time": 0.97,
+    "send_lag": 0.02,
+    "receive_lag": 0.03,
 }
 _SAMPLES = 200
 
@@ -245,13 +246,22 @@ class Snapshots:
     def of(self, agent: int, index: int, sent: Counter[str]) -> common_pb2.Snapshot:
         if index == self._intervals:
             return self._drain(index)
-        snapshot = common_pb2.Snapshot(
+        pace = self._pace(index)
+        rows = []
+        for stream, operations in OPERATIONS.items():
+            for name in operations:
+                place = (index * 31 + agent * 17) % _VARIANTS
+                row = self._drawn[name, pace][place]
+                rows.append(replace(row, measured=index >= WARM_UP))
+                sent[f"{stream}.{name}"] += row.sent
+        return snapshot_of(
+            rows,
             index=index,
             phase="warm_up" if index < WARM_UP else "measure",
             start_ns=index * NS_PER_S,
             end_ns=(index + 1) * NS_PER_S,
             streams=[
-                common_pb2.StreamInterval(
+                StreamRow(
                     stream=stream,
                     connects=16 if index == 0 else 0,
                     in_flight=12,
@@ -260,7 +270,7 @@ class Snapshots:
                 for stream in OPERATIONS
             ],
             workers=[
-                common_pb2.WorkerInterval(
+                WorkerRow(
                     worker=number,
                     model=model,
                     wall_ns=NS_PER_S,
@@ -272,15 +282,6 @@ class Snapshots:
             ],
             host=common_pb2.HostInterval(cpu_utilisation=0.3, steal_share=0.0),
         )
-        pace = self._pace(index)
-        for stream, operations in OPERATIONS.items():
-            for name in operations:
-                place = (index * 31 + agent * 17) % _VARIANTS
-                row = self._drawn[name, pace][place]
-                snapshot.operations.add().CopyFrom(row)
-                snapshot.operations[-1].measured = index >= WARM_UP
-                sent[f"{stream}.{name}"] += row.sent
-        return snapshot
 
     def _pace(self, index: int) -> float:
         """Slower in the middle of the run; three single intervals stand out."""
@@ -294,7 +295,7 @@ class Snapshots:
 
     def _drain(self, index: int) -> common_pb2.Snapshot:
         start_ns = index * NS_PER_S
-        return common_pb2.Snapshot(
+        return snapshot_of(
             index=index,
             phase="drain",
             start_ns=start_ns,
@@ -310,13 +311,13 @@ def spikes(intervals: int) -> tuple[int, ...]:
 
 def _operation(
     rng: np.random.Generator, stream: str, name: str, requests: int, median_ns: float
-) -> common_pb2.OperationInterval:
+) -> OperationRow:
     number = int(rng.poisson(requests))
     times = rng.lognormal(np.log(median_ns), 0.35, number)
     metrics = dict(_METRICS)
     if stream == "writers":
-        metrics[common_pb2.METRIC_BACKLOG_WAIT] = 0.0001
-    return common_pb2.OperationInterval(
+        metrics["backlog_wait"] = 0.0001
+    return OperationRow(
         stream=stream,
         operation=name,
         scheduled=number,
@@ -326,12 +327,8 @@ def _operation(
         requests=number,
         entries=number if name == "search" else 0,
         result_codes={0: number},
-        histograms=[
-            common_pb2.Histogram(
-                metric=metric,
-                outcome=common_pb2.OUTCOME_SUCCEEDED,
-                packed=packed_of((times * part).astype(np.int64)),
-            )
+        histograms={
+            (metric, "succeeded"): packed_of((times * part).astype(np.int64))
             for metric, part in metrics.items()
-        ],
+        },
     )

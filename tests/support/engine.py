@@ -27,6 +27,7 @@ from ldapslam.jobs.requests.template import Template
 from ldapslam.jobs.scripts import ScriptPlan
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.results.histogram import Histogram
+from support.rows import with_rows
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -273,7 +274,7 @@ def operation_plan(settings: dict[str, Any]) -> OperationPlan:
     return OperationPlan(kind="", template=template, lets=tuple(lets), **given)
 
 
-def steady(rate_per_s: float) -> tuple[int, int, float, float, float]:
+def steady(rate_per_s: float) -> tuple[int, float, float]:
     """The segment of a profile that holds one rate for ever."""
     return (FOR_EVER_NS, rate_per_s / S, rate_per_s / S)
 
@@ -405,7 +406,7 @@ def collect(engine: _engine.Engine) -> Result:
     while not snapshots or not snapshots[-1]["final"]:
         snapshot = engine.snapshot(len(snapshots), _SNAPSHOT_TIMEOUT_NS)
         assert snapshot is not None, f"interval {len(snapshots)} was never closed"
-        snapshots.append(snapshot)
+        snapshots.append(with_rows(snapshot))
     facts = engine.facts()
     engine.close()
     return Result(snapshots, facts)

@@ -21,7 +21,8 @@ from typing import Any
 
 from ldapslam.agent.engine.process import RunProcess, main
 from ldapslam.jobs.plan import StreamPlan
-from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
+from ldapslam.proto.fields import PACKED
+from support.rows import OperationRow, StreamRow, snapshot_of
 
 PER_INTERVAL = 100
 
@@ -64,42 +65,37 @@ class FakeEngine:
                 return None
         end_ns = time.monotonic_ns() - self._t0_ns
         start_ns, self._start_ns = self._start_ns, end_ns
+        tables = snapshot_of(
+            operations=[
+                self._counts(stream, operation)
+                for stream, count in enumerate(self._streams)
+                for operation in range(count)
+            ],
+            streams=[
+                StreamRow(stream=str(stream), last_done_ns=end_ns)
+                for stream in range(len(self._streams))
+            ],
+        )
         return {
             "index": index,
             "start_ns": start_ns,
             "end_ns": end_ns,
             "final": is_final,
             "clock_step_ns": 0,
-            "operations": [
-                self._counts(stream, operation)
-                for stream, count in enumerate(self._streams)
-                for operation in range(count)
-            ],
-            "streams": [
-                {
-                    **dict.fromkeys(STREAM_COUNTERS, 0),
-                    **dict.fromkeys(SET_UP_TIMES, b""),
-                    "stream": stream,
-                    "last_done_ns": end_ns,
-                }
-                for stream in range(len(self._streams))
-            ],
-            "workers": [],
+            **{name: getattr(tables, name) for name in PACKED},
         }
 
-    def _counts(self, stream: int, operation: int) -> dict[str, Any]:
-        done = ("scheduled", "sent", "completed", "succeeded")
-        return {
-            **dict.fromkeys(OPERATION_COUNTERS, 0),
-            **dict.fromkeys(done, PER_INTERVAL),
-            "stream": stream,
-            "operation": operation,
-            "server": 0,
-            "measured": True,
-            "result_codes": {0: PER_INTERVAL},
-            "diagnostic_messages": {},
-            "histograms": [],
-        }
+    def _counts(self, stream: int, operation: int) -> OperationRow:
+        return OperationRow(
+            stream=str(stream),
+            operation=str(operation),
+            measured=True,
+            result_codes={0: PER_INTERVAL},
+            scheduled=PER_INTERVAL,
+            sent=PER_INTERVAL,
+            completed=PER_INTERVAL,
+            succeeded=PER_INTERVAL,
+        )
 
     def stop(self) -> None:
         if self._behaviour != "deaf":

@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.proto import common_pb2 as pb
-from ldapslam.proto.fields import METRICS, OUTCOMES
 from ldapslam.results.histogram import HEADER, MAGIC, MAX_US, Histogram, Sums
 
 
@@ -60,25 +56,3 @@ def bucket_index(values_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     exponent = np.frexp(values_us.astype(np.float64))[1]  # floor(log2 v) + 1
     shift = np.maximum(exponent.astype(np.int64) - 11, 0)
     return (shift << 10) + (values_us >> shift)
-
-
-def histogram_messages(
-    packed: Mapping[tuple[str, str], bytes],
-) -> list[pb.Histogram]:
-    """The inverse of `histograms_of` ."""
-    return [
-        pb.Histogram(
-            metric=METRICS.index(metric) + 1,  # type: ignore[arg-type]
-            outcome=OUTCOMES.index(outcome) + 1,  # type: ignore[arg-type]
-            packed=histogram,
-        )
-        for (metric, outcome), histogram in packed.items()
-    ]
-
-
-def histograms_of(operation: pb.OperationInterval) -> dict[tuple[str, str], bytes]:
-    """(metric, outcome) -> packed histogram; IndexError of an unknown one."""
-    return {
-        (METRICS[one.metric - 1], OUTCOMES[one.outcome - 1]): one.packed
-        for one in operation.histograms
-    }

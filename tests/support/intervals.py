@@ -9,18 +9,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ldapslam.proto.common_pb2 import (
-    HostInterval,
-    OperationInterval,
-    Snapshot,
-    StreamInterval,
-    WorkerInterval,
-)
+from ldapslam.proto.common_pb2 import HostInterval, Snapshot
 from ldapslam.results import schema
 from ldapslam.results.facts import AgentFacts
 from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import IntervalRecord, Part, Taken
 from ldapslam.results.store import Store
+from support.rows import (
+    OperationRow,
+    StreamRow,
+    WorkerRow,
+    operation_rows,
+    snapshot_of,
+    stream_rows,
+    worker_rows,
+)
 
 NS_PER_S = 1_000_000_000
 
@@ -37,15 +40,16 @@ class Interval:
     start_ns: int
     end_ns: int
     final: bool = False
-    operations: Sequence[OperationInterval] = ()
-    streams: Sequence[StreamInterval] = ()
-    workers: Sequence[WorkerInterval] = ()
+    operations: Sequence[OperationRow] = ()
+    streams: Sequence[StreamRow] = ()
+    workers: Sequence[WorkerRow] = ()
     host: HostInterval | None = None
     clock_step_ns: int = 0
 
     @property
     def snapshot(self) -> Snapshot:
-        return Snapshot(**{name: getattr(self, name) for name in _OF_SNAPSHOTS})
+        rows = self.operations, self.streams, self.workers
+        return snapshot_of(*rows, **{name: getattr(self, name) for name in _FIELDS})
 
     @property
     def record(self) -> IntervalRecord:
@@ -64,15 +68,22 @@ class Interval:
     def of(
         cls, agent: str, attempt: int, sequence: int, snapshot: Snapshot
     ) -> Interval:
-        values = {name: getattr(snapshot, name) for name in _OF_SNAPSHOTS}
-        for name in ("operations", "streams", "workers"):
-            values[name] = tuple(values[name])
+        values = {name: getattr(snapshot, name) for name in _FIELDS}
         if not snapshot.HasField("host"):
             values["host"] = None
-        return cls(agent, attempt, sequence, **values)
+        return cls(
+            agent,
+            attempt,
+            sequence,
+            operations=tuple(operation_rows(snapshot)),
+            streams=tuple(stream_rows(snapshot)),
+            workers=tuple(worker_rows(snapshot)),
+            **values,
+        )
 
 
-_OF_SNAPSHOTS = [one.name for one in Snapshot.DESCRIPTOR.fields]
+#: Fields of a snapshot without its rows.
+_FIELDS = ("index", "phase", "start_ns", "end_ns", "final", "host", "clock_step_ns")
 
 
 def interval_of(agent: str, index: int, **fields: Any) -> Interval:

@@ -15,18 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.proto.common_pb2 import (
-    HostInterval,
-    OperationInterval,
-    StreamInterval,
-    WorkerInterval,
-)
+from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.proto.fields import SET_UP_TIMES
 from ldapslam.results.facts import AgentFacts, CleanUp, Manifest
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
-from support.histograms import histogram_messages, packed_of
+from support.histograms import packed_of
 from support.intervals import NS_PER_S, Interval, add_intervals, interval_of
+from support.rows import OperationRow, StreamRow, WorkerRow
 from support.store import Scenario, agent_facts, run_record
 
 AGENTS = ("load1", "load2")
@@ -195,7 +191,7 @@ def _interval(
         ),
         streams=tuple(_stream(rng, name, index, end_ns) for name in STREAMS),
         workers=(
-            WorkerInterval(
+            WorkerRow(
                 model="closed",
                 wall_ns=length_ns,
                 busy_ns=int(0.4 * length_ns),
@@ -208,7 +204,7 @@ def _interval(
 
 def _operation(
     rng: np.random.Generator, stream: str, name: str, step: Step
-) -> OperationInterval:
+) -> OperationRow:
     done = step.per_s
     expected = {c: int(done * share) for c, share in (step.expected or {}).items()}
     failed = {c: round(done * share) for c, share in (step.failed or {}).items()}
@@ -239,7 +235,7 @@ def _operation(
                     histograms[metric, outcome] = packed
     successes = by_outcome["succeeded"] + step.captures_missing
     codes = {0: successes if step.median_ns else 0, **expected, **failed}
-    return OperationInterval(
+    return OperationRow(
         stream=stream,
         operation=name,
         measured=True,
@@ -258,7 +254,7 @@ def _operation(
         empty=step.empty,
         entries=successes if step.kind == "search" else 0,
         result_codes={code: n for code, n in codes.items() if n},
-        histograms=histogram_messages(histograms),
+        histograms=histograms,
     )
 
 
@@ -268,11 +264,9 @@ def _times(
     return rng.lognormal(np.log(median_ns), spread, amount).astype(np.int64)
 
 
-def _stream(
-    rng: np.random.Generator, name: str, index: int, end_ns: int
-) -> StreamInterval:
+def _stream(rng: np.random.Generator, name: str, index: int, end_ns: int) -> StreamRow:
     connects = 80 if name == "logins" else 12 if index == 0 else 0
-    times: dict[str, Any] = dict.fromkeys(SET_UP_TIMES)
+    times: dict[str, Any] = dict.fromkeys(SET_UP_TIMES, b"")
     if connects:
         tcp, tls, bind = (
             _times(rng, connects, median_ns, 0.3)
@@ -283,7 +277,7 @@ def _stream(
             drawn |= {"tls_time": tls, "connect_time": tcp + tls + bind}
         for key, values in drawn.items():
             times[key] = packed_of(values)
-    return StreamInterval(
+    return StreamRow(
         stream=name,
         connects=connects,
         binds=connects,

@@ -11,6 +11,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS, OUTCOMES
 from ldapslam.results.histogram import Histogram
+from support.rows import engine_rows
 
 _JOB = """\
 name: test
@@ -75,4 +76,7 @@ class Interval:
 
 
 def closed(recorder: SharedRecorder, *, final: bool = False) -> Interval:
-    return Interval(*recorder.close(final))
+    end_ns, tables = recorder.close(final)
+    rows = engine_rows(tables)
+    (stream,) = rows["streams"]
+    return Interval(end_ns, rows["operations"], stream)

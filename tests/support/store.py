@@ -17,19 +17,14 @@ import numpy.typing as npt
 from google.protobuf.message import Message
 
 from ldapslam.jobs.run_plan import plan_of
-from ldapslam.proto.common_pb2 import (
-    HostInterval,
-    OperationInterval,
-    StreamInterval,
-    WorkerInterval,
-)
+from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
-from support.histograms import histogram_messages, packed_of
+from support.histograms import packed_of
 from support.intervals import (
     NS_PER_S,
     Interval,
@@ -37,11 +32,12 @@ from support.intervals import (
     drain_of,
     interval_of,
 )
+from support.rows import OperationRow, StreamRow, WorkerRow
 
 RUN_ID = "20260301-120000-demo-7f3a"
 
 Values = npt.NDArray[np.int64]
-Changed = TypeVar("Changed", bound=Message)
+Changed = TypeVar("Changed")
 
 JOB_TEXT = """\
 name: directory-mix
@@ -163,7 +159,9 @@ def fill(
 
 
 def changed(message: Changed, **values: Any) -> Changed:
-    """A copy of a message with other values of some fields."""
+    """A copy of a message, or of a row, with other values of some fields."""
+    if not isinstance(message, Message):
+        return replace(message, **values)  # type: ignore[type-var]
     copy = type(message)()
     copy.CopyFrom(message)
     for name in values:
@@ -416,7 +414,7 @@ def _operation(
     service_ns: Values,
     lag_ns: Values,
     failures: dict[int, int],
-) -> OperationInterval:
+) -> OperationRow:
     completed, failed = len(service_ns), sum(failures.values())
     wait_ns = np.where(service_ns > 8_000_000, service_ns // 3, 0)
     metrics = {
@@ -435,7 +433,7 @@ def _operation(
             packed = packed_of(values[:failed])
             histograms[metric, "failed"] = packed
     codes = {0: completed - failed, **failures}
-    return OperationInterval(
+    return OperationRow(
         stream=stream,
         operation=operation,
         measured=measured,
@@ -446,18 +444,18 @@ def _operation(
         failed=failed,
         entries=completed - failed if operation == "search" else 0,
         result_codes={code: n for code, n in codes.items() if n},
-        histograms=histogram_messages(histograms),
+        histograms=histograms,
     )
 
 
 def _stream(
     rng: np.random.Generator, name: str, connections: int, index: int
-) -> StreamInterval:
+) -> StreamRow:
     last_ns = (index + 1) * NS_PER_S
     if index:
-        return StreamInterval(stream=name, in_flight=connections, last_done_ns=last_ns)
+        return StreamRow(stream=name, in_flight=connections, last_done_ns=last_ns)
     values = rng.lognormal(np.log(900_000), 0.3, connections).astype(np.int64)
-    return StreamInterval(
+    return StreamRow(
         stream=name,
         connects=connections,
         in_flight=connections,
@@ -468,9 +466,9 @@ def _stream(
 
 def _worker(
     rng: np.random.Generator, number: int, model: str, busy_share: float
-) -> WorkerInterval:
+) -> WorkerRow:
     busy_ns = int(min(busy_share * rng.normal(1, 0.05), 1.0) * NS_PER_S)
-    return WorkerInterval(
+    return WorkerRow(
         worker=number,
         model=model,
         wall_ns=NS_PER_S,

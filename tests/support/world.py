@@ -17,7 +17,6 @@ from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs.judge import Judgement
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2, monitor_pb2
-from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (
     GetRunRequest,
     RunStatus,
@@ -28,6 +27,7 @@ from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION
 from support.fleet import job_text, submission
+from support.rows import snapshot_of
 
 S = 1_000_000_000
 
@@ -185,5 +185,5 @@ def interval(world: World, run_id: str, sequence: int) -> agent_pb2.IntervalRepo
         epoch=3,
         attempt=world.store.agents(run_id)["a"].attempt,
         sequence=sequence,
-        packed=pack(Snapshot(index=sequence, end_ns=S, phase="measure")),
+        packed=pack(snapshot_of(index=sequence, end_ns=S, phase="measure")),
     )

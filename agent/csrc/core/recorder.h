@@ -14,8 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The only lists of these names in C. X(name): the field's name in
- * proto/common.proto. */
+/* The only lists of these names in C; proto/fields.py has the same in Python. */
 #define SLAM_OPERATION_COUNTERS(X)                                                     \
     X(scheduled) /* = sent + dropped + substituted */                                  \
     X(sent)      /* = completed + timed_out + unresolved + abandoned */                \
@@ -24,8 +23,8 @@
     X(expected)                                                                        \
     X(failed)                                                                          \
     X(dropped)                                                                         \
-    X(unresolved) /* lost with their connection, or in flight at the end */            \
     X(timed_out)                                                                       \
+    X(unresolved)       /* lost with their connection, or in flight at the end */      \
     X(abandoned)        /* given up by an abandon request */                           \
     X(substituted)      /* needed an entry of a ledger that was empty */               \
     X(captures_missing) /* completed without what a later step needs */                \
@@ -36,9 +35,6 @@
 
 #define SLAM_STREAM_COUNTERS(X)                                                        \
     X(connects)                                                                        \
-    X(binds)    /* requests of set-up and closing, beside the operations: */           \
-    X(extended) /* StartTLS */                                                         \
-    X(unbinds)                                                                         \
     X(connect_failures)                                                                \
     X(disconnects)                                                                     \
     X(down_ns) /* sum over the connections: lost, and not yet set up again */          \
@@ -48,6 +44,9 @@
     X(notices)         /* unsolicited notifications */                                 \
     X(stamps_missing)  /* responses without a usable kernel stamp */                   \
     X(shared_stamps)   /* responses whose stamp is also another one's */               \
+    X(binds)           /* of set-up; binds of operations are counted there */          \
+    X(extended)        /* StartTLS */                                                  \
+    X(unbinds)         /* of closing */                                                \
     X(in_flight)       /* at the interval's end */                                     \
     X(backlog)         /* at the interval's end */                                     \
     X(connecting)      /* set-ups under way at the interval's end */                   \
@@ -60,7 +59,7 @@
     X(TLS_TIME, tls_time)                                                              \
     X(BIND_TIME, bind_time)
 
-/* X(CONSTANT); the order is that of the enumeration in proto/common.proto. */
+/* X(CONSTANT) */
 #define SLAM_METRIC_LIST(X)                                                            \
     X(RESPONSE_TIME)                                                                   \
     X(SERVICE_TIME)                                                                    \

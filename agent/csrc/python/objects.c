@@ -88,14 +88,3 @@ slam_py_append(PyObject *list, PyObject *item)
     Py_XDECREF(item);
     return rc;
 }
-
-PyObject *
-slam_py_pack_histogram(const struct slam_histogram *h)
-{
-    size_t size = slam_histogram_packed_size(h);
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-
-    if (bytes)
-        slam_histogram_pack(h, (uint8_t *)PyBytes_AsString(bytes));
-    return bytes;
-}

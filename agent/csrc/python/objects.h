@@ -7,7 +7,6 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "core/histogram.h"
 #include "core/slam_err.h"
 
 #include <stdint.h>
@@ -54,7 +53,5 @@ int slam_py_put_u64(PyObject *d, const char *key, uint64_t value);
 
 /* Appends item and drops the reference to it, as slam_py_put. */
 int slam_py_append(PyObject *list, PyObject *item);
-
-PyObject *slam_py_pack_histogram(const struct slam_histogram *h);
 
 #endif

@@ -621,22 +621,23 @@ recorder_close(PyObject *self, PyObject *args)
     int final;
     struct shared *s = parsed(self, args, "p", &final);
     const struct record *record = s ? s->active : NULL;
-    PyObject *ops, *stream, *result = NULL;
+    PyObject *tables;
     uint64_t end_ns;
     int rc = 0;
 
     if (!s)
         return NULL;
     end_ns = exchange(s, final);
-    ops = PyList_New(0);
-    for (uint32_t i = 0; ops && rc == 0 && i < 2 * s->ops; i++)
-        rc = slam_py_append_op(ops, &record->ops[i], s->number, i / 2, 0, i % 2);
-    stream = slam_py_stream_dict(record->stream, s->number);
-    if (ops && stream && rc == 0)
-        result = Py_BuildValue("(KOO)", (unsigned long long)end_ns, ops, stream);
-    Py_XDECREF(ops);
-    Py_XDECREF(stream);
-    return result;
+    tables = slam_py_tables();
+    for (uint32_t i = 0; tables && rc == 0 && i < 2 * s->ops; i++)
+        rc =
+            slam_py_append_op(tables, &record->ops[i], s->number, i / 2, 0, i % 2 == 1);
+    if (tables && rc == 0 &&
+        slam_py_append_stream(tables, record->stream, s->number) == 0)
+        return Py_BuildValue("(KN)", (unsigned long long)end_ns,
+                             slam_py_packed_tables(tables));
+    Py_XDECREF(tables);
+    return NULL;
 }
 
 static PyMethodDef recorder_methods[] = {

@@ -3,156 +3,208 @@
 
 #include "python/objects.h"
 
-/* -1 stands for all codes that have no counter of their own. */
-static PyObject *
-code_key(size_t place)
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tables are written as they are in memory"
+#endif
+
+/* The tables of a snapshot, then the bytes that rows of them have: diagnostic messages
+ * of responses, histograms of operations, set-up times of streams. */
+static const char *const names[] = {"operations", "responses",  "streams", "workers",
+                                    "messages",   "histograms", "set_ups"};
+
+PyObject *
+slam_py_tables(void)
 {
-    return PyLong_FromLong(place < SLAM_RESULT_CODES ? (long)place : -1);
+    PyObject *tables = PyDict_New();
+
+    for (size_t i = 0; tables && i < sizeof(names) / sizeof(*names); i++)
+        if (slam_py_put(tables, names[i], PyByteArray_FromStringAndSize(NULL, 0)) != 0)
+            Py_CLEAR(tables);
+    return tables;
 }
 
-static PyObject *
-result_codes(const struct slam_op_record *op)
+/* Lengthens a table. Returns where the new bytes begin, or NULL with an exception. */
+static void *
+extend(PyObject *tables, const char *name, size_t len)
 {
-    PyObject *codes = PyDict_New();
+    PyObject *table = PyDict_GetItemString(tables, name);
+    const Py_ssize_t size = PyByteArray_Size(table);
 
-    for (size_t i = 0; codes && i <= SLAM_RESULT_CODES; i++) {
-        PyObject *key, *value;
-        int rc;
+    if (PyByteArray_Resize(table, size + (Py_ssize_t)len) != 0)
+        return NULL;
+    return PyByteArray_AsString(table) + size;
+}
 
+static int
+append(PyObject *tables, const char *name, const void *data, size_t len)
+{
+    void *place = extend(tables, name, len);
+
+    if (!place)
+        return -1;
+    memcpy(place, data, len);
+    return 0;
+}
+
+/* Sets *len to the bytes that are appended: 0 for an empty histogram. */
+static int
+append_histogram(PyObject *tables, const char *name, const struct slam_histogram *h,
+                 uint64_t *len)
+{
+    uint8_t *place;
+
+    *len = 0;
+    if (h->total == 0 && h->overflow == 0)
+        return 0;
+    *len = slam_histogram_packed_size(h);
+    place = extend(tables, name, *len);
+    if (!place)
+        return -1;
+    slam_histogram_pack(h, place);
+    return 0;
+}
+
+/* The message of a result code, or an empty one. */
+static const struct slam_diagnostic *
+diagnostic_of(const struct slam_op_record *op, size_t code)
+{
+    static const struct slam_diagnostic empty = {0};
+    const struct slam_diagnostic *d = op->diagnostics;
+
+    for (; d < op->diagnostics + SLAM_DIAGNOSTICS && d->len > 0; d++)
+        if (d->result_code == code)
+            return d;
+    return &empty;
+}
+
+/* A row for each result code; sets *rows to their number. */
+static int
+append_responses(PyObject *tables, const struct slam_op_record *op, uint64_t *rows)
+{
+    *rows = 0;
+    for (size_t i = 0; i <= SLAM_RESULT_CODES; i++) {
         if (op->result_codes[i] == 0)
             continue;
-        key = code_key(i);
-        value = PyLong_FromUnsignedLongLong(op->result_codes[i]);
-        rc = key && value ? PyDict_SetItem(codes, key, value) : -1;
-        Py_XDECREF(key);
-        Py_XDECREF(value);
-        if (rc != 0)
-            Py_CLEAR(codes);
+
+        const struct slam_diagnostic *d = diagnostic_of(op, i);
+        /* -1 stands for all codes that have no counter of their own */
+        const uint64_t row[] = {i < SLAM_RESULT_CODES ? i : UINT64_MAX,
+                                op->result_codes[i], d->len};
+
+        ++*rows;
+        if (append(tables, "responses", row, sizeof(row)) != 0 ||
+            append(tables, "messages", d->text, d->len) != 0)
+            return -1;
     }
-    return codes;
+    return 0;
 }
 
-static PyObject *
-diagnostic_messages(const struct slam_op_record *op)
-{
-    PyObject *messages = PyDict_New();
-
-    for (const struct slam_diagnostic *d = op->diagnostics;
-         messages && d < op->diagnostics + SLAM_DIAGNOSTICS && d->len > 0; d++) {
-        PyObject *key = code_key(d->result_code);
-        PyObject *value = PyUnicode_DecodeUTF8(d->text, d->len, "replace");
-
-        if (!key || !value || PyDict_SetItem(messages, key, value) != 0)
-            Py_CLEAR(messages);
-        Py_XDECREF(key);
-        Py_XDECREF(value);
-    }
-    return messages;
-}
-
-static PyObject *
-op_histograms(const struct slam_op_record *op)
-{
-    PyObject *list = PyList_New(0);
-
-    for (int outcome = 0; list && outcome < SLAM_OUTCOMES; outcome++) {
-        for (int metric = 0; list && metric < SLAM_METRICS; metric++) {
-            const struct slam_histogram *h = &op->histograms[outcome][metric];
-            PyObject *packed;
-
-            if (h->total == 0 && h->overflow == 0)
-                continue;
-            packed = slam_py_pack_histogram(h);
-            if (!packed || slam_py_append(list, Py_BuildValue("(iiO)", metric, outcome,
-                                                              packed)) != 0)
-                Py_CLEAR(list);
-            Py_XDECREF(packed);
-        }
-    }
-    return list;
-}
-
-#define PUT(name) || slam_py_put_u64(d, #name, from->name)
+#define VALUE(name) from->name,
 
 int
-slam_py_append_op(PyObject *list, const struct slam_op_record *from, size_t stream,
-                  size_t operation, size_t server, int measured)
+slam_py_append_op(PyObject *tables, const struct slam_op_record *from, size_t stream,
+                  size_t operation, size_t server, bool measured)
 {
-    PyObject *d;
+    uint64_t responses, lengths[SLAM_METRICS][SLAM_OUTCOMES];
+    int rc;
 
     if (slam_op_record_is_empty(from))
         return 0;
-    d = PyDict_New();
-    if (d && (slam_py_put_u64(d, "stream", stream) ||
-              slam_py_put_u64(d, "operation", operation) ||
-              slam_py_put_u64(d, "server", server) ||
-              slam_py_put(d, "measured", PyBool_FromLong(measured)) ||
-              slam_py_put(d, "result_codes", result_codes(from)) ||
-              slam_py_put(d, "diagnostic_messages", diagnostic_messages(from)) ||
-              slam_py_put(d, "histograms", op_histograms(from))
-                  SLAM_OPERATION_COUNTERS(PUT)))
-        Py_CLEAR(d);
-    return slam_py_append(list, d);
+    rc = append_responses(tables, from, &responses);
+    for (size_t metric = 0; rc == 0 && metric < SLAM_METRICS; metric++)
+        for (size_t outcome = 0; rc == 0 && outcome < SLAM_OUTCOMES; outcome++)
+            rc = append_histogram(tables, "histograms",
+                                  &from->histograms[outcome][metric],
+                                  &lengths[metric][outcome]);
+    if (rc == 0) {
+        const uint64_t row[] = {stream,   operation, server,
+                                measured, responses, SLAM_OPERATION_COUNTERS(VALUE)};
+
+        rc = append(tables, "operations", row, sizeof(row)) != 0 ||
+                     append(tables, "operations", lengths, sizeof(lengths)) != 0
+                 ? -1
+                 : 0;
+    }
+    return rc;
 }
 
-#define PUT_TIME(constant, name)                                                       \
-    || slam_py_put(d, #name, slam_py_pack_histogram(&from->set_up[SLAM_##constant]))
+int
+slam_py_append_stream(PyObject *tables, const struct slam_stream_record *from,
+                      size_t index)
+{
+    const uint64_t row[] = {index, from->last_done_ns, SLAM_STREAM_COUNTERS(VALUE)};
+    uint64_t lengths[SLAM_SET_UP_TIMES];
+
+    for (size_t i = 0; i < SLAM_SET_UP_TIMES; i++)
+        if (append_histogram(tables, "set_ups", &from->set_up[i], &lengths[i]) != 0)
+            return -1;
+    return append(tables, "streams", row, sizeof(row)) != 0 ||
+                   append(tables, "streams", lengths, sizeof(lengths)) != 0
+               ? -1
+               : 0;
+}
+
+static int
+append_worker(PyObject *tables, const struct slam_worker_figures *from)
+{
+    const uint64_t row[] = {from->index, from->open, SLAM_WORKER_COUNTERS(VALUE)};
+
+    return append(tables, "workers", row, sizeof(row));
+}
 
 PyObject *
-slam_py_stream_dict(const struct slam_stream_record *from, size_t index)
+slam_py_packed_tables(PyObject *tables)
 {
-    PyObject *d = PyDict_New();
+    PyObject *packed = PyDict_New();
 
-    if (d && (slam_py_put_u64(d, "stream", index) ||
-              slam_py_put_u64(d, "last_done_ns", from->last_done_ns)
-                  SLAM_STREAM_COUNTERS(PUT) SLAM_SET_UP_TIME_LIST(PUT_TIME)))
-        Py_CLEAR(d);
-    return d;
+    for (size_t i = 0; packed && i < sizeof(names) / sizeof(*names); i++) {
+        PyObject *table = PyDict_GetItemString(tables, names[i]);
+
+        if (slam_py_put(packed, names[i], PyBytes_FromObject(table)) != 0)
+            Py_CLEAR(packed);
+    }
+    Py_DECREF(tables);
+    return packed;
 }
 
 static PyObject *
-worker_dict(const struct slam_worker_figures *from)
+tables_of(const struct slam_engine *engine, const struct slam_snapshot *s)
 {
-    PyObject *d = PyDict_New();
+    PyObject *tables = slam_py_tables();
+    int rc = tables ? 0 : -1;
 
-    if (d &&
-        (slam_py_put_u64(d, "worker", from->index) ||
-         slam_py_put(d, "model", PyUnicode_FromString(from->open ? "open" : "closed"))
-             SLAM_WORKER_COUNTERS(PUT)))
-        Py_CLEAR(d);
-    return d;
+    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
+        size_t stream, operation, server;
+
+        slam_engine_locate(engine, i / 2, &stream, &operation, &server);
+        rc = slam_py_append_op(tables, &s->ops[i], stream, operation, server,
+                               i % 2 == 1);
+    }
+    for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
+        rc = slam_py_append_stream(tables, &s->streams[i], i);
+    for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
+        rc = append_worker(tables, &s->workers[i]);
+    if (rc == 0)
+        return slam_py_packed_tables(tables);
+    Py_XDECREF(tables);
+    return NULL;
 }
 
 PyObject *
 slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s,
                  uint64_t index)
 {
-    PyObject *ops = PyList_New(0);
-    PyObject *streams = PyList_New(0);
-    PyObject *workers = PyList_New(0);
-    int rc = ops && streams && workers ? 0 : -1;
+    PyObject *snapshot = tables_of(engine, s);
 
-    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
-        size_t stream, operation, server;
-
-        slam_engine_locate(engine, i / 2, &stream, &operation, &server);
-        rc = slam_py_append_op(ops, &s->ops[i], stream, operation, server, i % 2 == 1);
-    }
-    for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
-        rc = slam_py_append(streams, slam_py_stream_dict(&s->streams[i], i));
-    for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
-        rc = slam_py_append(workers, worker_dict(&s->workers[i]));
-    if (rc == 0)
-        return Py_BuildValue("{sKsKsKsNsKsNsNsN}", "index", (unsigned long long)index,
-                             "start_ns", (unsigned long long)s->start_ns, "end_ns",
-                             (unsigned long long)s->end_ns, "final",
-                             PyBool_FromLong(s->final), "clock_step_ns",
-                             (unsigned long long)s->clock_step_ns, "operations", ops,
-                             "streams", streams, "workers", workers);
-    Py_XDECREF(ops);
-    Py_XDECREF(streams);
-    Py_XDECREF(workers);
-    return NULL;
+    if (snapshot && (slam_py_put_u64(snapshot, "index", index) ||
+                     slam_py_put_u64(snapshot, "start_ns", s->start_ns) ||
+                     slam_py_put_u64(snapshot, "end_ns", s->end_ns) ||
+                     slam_py_put(snapshot, "final", PyBool_FromLong(s->final)) ||
+                     slam_py_put_u64(snapshot, "clock_step_ns", s->clock_step_ns)))
+        Py_CLEAR(snapshot);
+    return snapshot;
 }
 
 /* Sets module.name to the tuple of the words. Returns 0, or -1 with an exception. */

@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from ldapslam.agent.engine.setup import Composite
+from ldapslam.proto.fields import PACKED
+from support.rows import StreamRow, WorkerRow, snapshot_of, with_rows
 
 
 class Part:
@@ -27,10 +29,18 @@ class Part:
             "end_ns": 1000 * (index + 1) + self._late_ns,
             "final": final,
             "clock_step_ns": 0,
-            "operations": [{"stream": stream}],
-            "streams": [{"stream": stream}],
-            "workers": [{"worker": number} for number in range(workers)],
+            **self._tables(stream, workers),
         }
+
+    def _tables(self, stream: int, workers: int) -> dict[str, bytes]:
+        # as many streams before it as it takes to have its number
+        names = [StreamRow(str(number)) for number in range(stream + 1)]
+        tables = snapshot_of(
+            streams=names, workers=[WorkerRow(number) for number in range(workers)]
+        )
+        packed = {name: getattr(tables, name) for name in PACKED}
+        row = len(packed["streams"]) // len(names)
+        return packed | {"streams": packed["streams"][-row:]}
 
     def facts(self) -> dict[str, Any]:
         return dict(self._facts)
@@ -44,10 +54,9 @@ class Part:
 def test_two_engines_are_one_with_the_plans_numbers() -> None:
     native = Part([(False, 0, 2), (True, 0, 2)], kernel_stamps=True)
     python = Part([(False, 1, 3), (True, 1, 3)])
-    engine = Composite(native, [4], python)
-    snapshot = engine.snapshot(0, 1)
-    assert snapshot is not None
-    assert sorted(row["stream"] for row in snapshot["streams"]) == [1, 4]
+    engine = Composite(native, python)
+    snapshot = with_rows(engine.snapshot(0, 1) or {})
+    assert sorted(row["stream"] for row in snapshot["streams"]) == [0, 1]
     assert sorted(row["worker"] for row in snapshot["workers"]) == [0, 1, 2, 3, 4]
     assert not snapshot["final"]
     assert engine.facts() == {
@@ -60,7 +69,7 @@ def test_two_engines_are_one_with_the_plans_numbers() -> None:
 
 def test_intervals_of_two_engines_do_not_overlap() -> None:
     engine = Composite(
-        Part([(False, 0, 1)] * 3, late_ns=1), [0], Part([(False, 1, 1)] * 3, late_ns=50)
+        Part([(False, 0, 1)] * 3, late_ns=1), Part([(False, 1, 1)] * 3, late_ns=50)
     )
     spans = []
     for index in range(3):
@@ -73,11 +82,10 @@ def test_intervals_of_two_engines_do_not_overlap() -> None:
 def test_an_engine_that_ended_has_no_share_in_what_follows() -> None:
     native = Part([(True, 0, 2)])
     python = Part([(False, 1, 1), (False, 1, 1), (True, 1, 1)])
-    engine = Composite(native, [0], python)
+    engine = Composite(native, python)
     finals, streams, workers = [], [], []
     for index in range(3):
-        snapshot = engine.snapshot(index, 1)
-        assert snapshot is not None
+        snapshot = with_rows(engine.snapshot(index, 1) or {})
         finals.append(snapshot["final"])
         streams.append(len(snapshot["streams"]))
         workers.append([row["worker"] for row in snapshot["workers"]])
@@ -88,7 +96,7 @@ def test_an_engine_that_ended_has_no_share_in_what_follows() -> None:
 
 
 def test_python_alone_is_an_engine_too() -> None:
-    engine = Composite(None, [], Part([(True, 0, 1)], start_error_ns=None))
+    engine = Composite(None, Part([(True, 0, 1)], start_error_ns=None))
     snapshot = engine.snapshot(0, 1)
     assert snapshot is not None
     assert snapshot["final"]

@@ -11,8 +11,10 @@ from ldapslam.coordinator.runs.abort import AbortWatch
 from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.jobs.run_plan import RunPlan, plan_of
 from ldapslam.proto import common_pb2 as pb
+from ldapslam.results.window import window_of
 from support.histograms import packed_of
 from support.plans import changed_plan
+from support.rows import OperationRow, snapshot_of
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -31,24 +33,32 @@ def plan(*thresholds: str, **stream: Any) -> RunPlan:
 
 def snapshot(second: int, times_ms: tuple[float, ...] = (), **counts: Any) -> Any:
     packed = packed_of([int(one * MS) for one in times_ms])
-    histogram = pb.Histogram(
-        metric=pb.METRIC_RESPONSE_TIME, outcome=pb.OUTCOME_SUCCEEDED, packed=packed
-    )
     values = {
         "stream": "load",
         "operation": "search",
         "completed": len(times_ms),
-        "histograms": [histogram] * bool(times_ms),
+        "histograms": {("response_time", "succeeded"): packed} if times_ms else {},
         **counts,
     }
     phase = values.pop("phase", "measure")
-    return pb.Snapshot(
+    return interval(second, OperationRow(**values), phase=phase)
+
+
+def interval(
+    second: int, *operations: OperationRow, phase: str = "measure"
+) -> pb.Snapshot:
+    return snapshot_of(
+        operations,
         index=second,
         phase=phase,
         start_ns=second * S,
         end_ns=(second + 1) * S,
-        operations=[pb.OperationInterval(**values)],
     )
+
+
+def takes(watch: AbortWatch, *snapshots: pb.Snapshot) -> str:
+    """Take the snapshots of all agents at once."""
+    return watch.take(window_of((snapshots[0].index,), snapshots))
 
 
 FAST, SLOW, FEW = (1.0,) * 30, (9.0,) * 30, (9.0,) * 3
@@ -69,7 +79,7 @@ def test_it_ends_after_so_much_time_at_a_stretch(
 ) -> None:
     watch = AbortWatch(plan(P50))
     reasons = [
-        watch.take([snapshot(second, times)]) for second, times in enumerate(seconds)
+        takes(watch, snapshot(second, times)) for second, times in enumerate(seconds)
     ]
     first = next((place for place, one in enumerate(reasons) if one), None)
     assert first == ends_after
@@ -100,50 +110,50 @@ def test_it_ends_after_so_much_time_at_a_stretch(
 def test_what_is_missed_is_what_reports_say_of_one_interval(
     threshold: str, counts: dict[str, Any], is_missed: bool
 ) -> None:
-    found = AbortWatch(plan(threshold)).take([snapshot(0, **counts)])
+    found = takes(AbortWatch(plan(threshold)), snapshot(0, **counts))
     assert bool(found) is is_missed
 
 
 def test_agents_are_taken_together() -> None:
     watch = AbortWatch(plan("throughput > 50/s for 1s, abort"))
-    assert not watch.take([snapshot(0, completed=30), snapshot(0, completed=30)])
-    assert watch.take([snapshot(1, completed=20), snapshot(1, completed=20)])
+    assert not takes(watch, snapshot(0, completed=30), snapshot(0, completed=30))
+    assert takes(watch, snapshot(1, completed=20), snapshot(1, completed=20))
 
 
 def test_a_stream_that_is_not_at_work_misses_nothing() -> None:
     text = "throughput > 50/s for 1s, abort"
     watch = AbortWatch(plan(text, start_ns=2 * S, end_ns=4 * S))
-    found = [bool(watch.take([snapshot(one, completed=0)])) for one in range(6)]
+    found = [bool(takes(watch, snapshot(one, completed=0))) for one in range(6)]
     assert found == [False, False, True, True, False, False]
-    assert not AbortWatch(plan(text, count=100)).take([snapshot(0, completed=0)])
+    assert not takes(AbortWatch(plan(text, count=100)), snapshot(0, completed=0))
 
 
 def test_a_stream_of_which_nothing_is_reported_misses_its_throughput() -> None:
     watch = AbortWatch(plan("throughput > 50/s for 1s, abort"))
-    silent = snapshot(0)
-    silent.ClearField("operations")
-    assert watch.take([silent])
+    assert takes(watch, interval(0))
 
 
 def test_each_operation_has_a_time_of_its_own() -> None:
     watch = AbortWatch(plan("errors < 10% for 2s, abort"))
-    fails, works = {"completed": 10, "failed": 5}, {"completed": 10, "failed": 0}
+    fails: dict[str, Any] = {"completed": 10, "failed": 5}
+    works: dict[str, Any] = {"completed": 10, "failed": 0}
 
-    def interval(second: int, search: dict[str, int], modify: dict[str, int]) -> Any:
-        one, other = snapshot(second, (), **search), snapshot(second, (), **modify)
-        other.operations[0].operation = "modify"
-        one.operations.extend(other.operations)
-        return one
+    def second(number: int, search: dict[str, Any], modify: dict[str, Any]) -> Any:
+        rows = (
+            OperationRow("load", name, **counts)
+            for name, counts in (("search", search), ("modify", modify))
+        )
+        return interval(number, *rows)
 
-    assert not watch.take([interval(0, fails, works)])
-    assert not watch.take([interval(1, works, fails)])
-    assert "by load.modify" in watch.take([interval(2, works, fails)])
+    assert not takes(watch, second(0, fails, works))
+    assert not takes(watch, second(1, works, fails))
+    assert "by load.modify" in takes(watch, second(2, works, fails))
 
 
 def test_failures_and_dropped_arrivals_are_above_every_time() -> None:
     watch = AbortWatch(plan("p50 < 5ms for 1s, abort"))
-    assert not watch.take([snapshot(0, FAST, failed=20)])
-    assert watch.take([snapshot(1, FAST, failed=20, dropped=20)])
+    assert not takes(watch, snapshot(0, FAST, failed=20))
+    assert takes(watch, snapshot(1, FAST, failed=20, dropped=20))
 
 
 def test_time_is_that_of_the_plan_as_the_verdict_counts_it() -> None:
@@ -151,20 +161,20 @@ def test_time_is_that_of_the_plan_as_the_verdict_counts_it() -> None:
     watch = AbortWatch(
         changed_plan(plan("p50 < 5ms for 3050ms, abort"), boundaries_ns=bounds)
     )
-    found = [bool(watch.take([snapshot(one, SLOW)])) for one in range(4)]
+    found = [bool(takes(watch, snapshot(one, SLOW))) for one in range(4)]
     assert found == [False, False, False, True]
 
 
 def test_an_interval_that_nobody_sees_breaks_it() -> None:
     watch = AbortWatch(plan("p50 < 5ms for 3s, abort"))
     seconds = (0, 1, 3, 4, 5)
-    found = [bool(watch.take([snapshot(one, SLOW)])) for one in seconds]
+    found = [bool(takes(watch, snapshot(one, SLOW))) for one in seconds]
     assert found == [False, False, False, False, True]
 
 
 def test_a_replay_is_left_to_the_verdict() -> None:
     watch = AbortWatch(plan("throughput > 50/s for 1s, abort", is_replay=True))
-    assert not watch.take([snapshot(0, completed=0)])
+    assert not takes(watch, snapshot(0, completed=0))
 
 
 def test_it_goes_on_with_the_agents_that_are_left() -> None:

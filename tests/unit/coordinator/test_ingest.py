@@ -5,24 +5,33 @@ from __future__ import annotations
 
 import json
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ldapslam.base.errors import StoreError
 from ldapslam.coordinator.runs.ingest import (
     interval_record,
     reported_facts,
 )
+from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
+from ldapslam.proto.fields import PACKED as FIELDS
+from ldapslam.proto.fields import TABLES
 from ldapslam.results.facts import AgentFacts, ReportedFacts
 from ldapslam.results.packing import MAX_SNAPSHOT_BYTES, pack
 from ldapslam.results.store import Store
+from ldapslam.results.window import window_of
 from ldapslam.transport.messages import ProtocolError
+from support.draws import Draws
 from support.histograms import packed_of
 from support.intervals import Interval, open_part, stored_intervals
+from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
 from support.store import Scenario, changed, run_record
 
 PACKED = packed_of([1_000, 2_000])
@@ -32,39 +41,47 @@ PLAN = plan_of(
     {
         "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
         "boundaries_ns": [10, 20, 30, 40],
-        "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
+        "streams": [
+            {
+                "name": "readers",
+                "uris": ["ldap://a", "ldap://b"],
+                "operations": [{"name": "search"}],
+            },
+            {
+                "name": "writers",
+                "uris": ["ldap://a"],
+                "operations": [{"name": "add"}],
+            },
+        ],
     }
 )
+HOST = pb.HostInterval(cpu_utilisation=0.5, throttled_ns=0)
+SEARCH = OperationRow(
+    stream="readers",
+    operation="search",
+    server="ldap://b",
+    measured=True,
+    entries=9,
+    result_codes={32: 1, 0: 2},
+    diagnostic_messages={32: "not there"},
+    histograms={("response_time", "unresolved"): PACKED},
+)
+ADD = OperationRow("writers", "add", result_codes={-1: 1})
+READERS, WORKER = StreamRow("readers", tls_time=PACKED), WorkerRow(1, "open", wall_ns=2)
+ROWS = {"operations": [SEARCH, ADD], "streams": [READERS], "workers": [WORKER]}
 
 
-def snapshot() -> pb.Snapshot:
-    return pb.Snapshot(
-        index=4,
-        phase="measure",
-        start_ns=10,
-        end_ns=20,
-        final=True,
-        clock_step_ns=-5,
-        operations=[
-            pb.OperationInterval(
-                stream="readers",
-                operation="search",
-                measured=True,
-                entries=9,
-                result_codes={32: 1, 0: 2},
-                histograms=[
-                    pb.Histogram(
-                        metric=pb.METRIC_RESPONSE_TIME,
-                        outcome=pb.OUTCOME_UNRESOLVED,
-                        packed=PACKED,
-                    ),
-                ],
-            )
-        ],
-        streams=[pb.StreamInterval(stream="readers", tls_time=PACKED)],
-        workers=[pb.WorkerInterval(worker=1, model="open", wall_ns=2)],
-        host=pb.HostInterval(cpu_utilisation=0.5, throttled_ns=0),
-    )
+def snapshot(**changes: Any) -> pb.Snapshot:
+    fields = {
+        "index": 4,
+        "phase": "measure",
+        "start_ns": 10,
+        "end_ns": 20,
+        "final": True,
+        "clock_step_ns": -5,
+        "host": HOST,
+    }
+    return snapshot_of(**{**ROWS, **fields, **changes})
 
 
 def report(of: pb.Snapshot | None = None) -> IntervalReport:
@@ -87,60 +104,88 @@ def test_nothing_of_a_report_is_lost() -> None:
         assert store.add_interval("r", record).is_new
         (stored,) = stored_intervals(store, "r")
     assert stored == Interval.of("a", 7, 3, snapshot())
+    assert stored.operations == (SEARCH, ADD)
     assert record.packed == report().packed
 
 
-def spoil(message: Any, path: str, value: Any) -> None:
-    """Set a field, named by its path; AGAIN repeats the first of a list."""
-    *steps, name = path.split(".")
-    for step in steps:
-        message = message[int(step)] if step.isdigit() else getattr(message, step)
-    field = getattr(message, name)
-    if value is AGAIN:
-        field.append(field[0])
-    elif isinstance(value, dict):
-        field.update(value)
-    else:
-        setattr(message, name, value)
+def spoilt(table: str, row: int, column: str, value: int) -> pb.Snapshot:
+    """A snapshot with another number in a cell."""
+    changed, columns = snapshot(), TABLES[table]
+    cells = np.frombuffer(getattr(changed, table), "<u8").reshape(-1, len(columns))
+    cells = cells.copy()
+    cells[row, columns.index(column)] = value
+    setattr(changed, table, cells.tobytes())
+    return changed
 
 
-AGAIN = object()
-SEARCH, HISTOGRAM = "operations.0.", "operations.0.histograms.0."
-SNAPSHOTS = [
-    (HISTOGRAM + "metric", 77),
-    (HISTOGRAM + "packed", PACKED[:-1]),
-    (SEARCH + "histograms", AGAIN),
-    (SEARCH + "entries", 1 << 63),
-    (SEARCH + "stream", "writers"),
-    (SEARCH + "operation", "x" * 256),
-    (SEARCH + "server", "ldap://elsewhere"),
-    (SEARCH + "diagnostic_messages", dict.fromkeys(range(17), "no")),
-    (SEARCH + "diagnostic_messages", {53: 1_001 * "x"}),
-    ("operations", AGAIN),
-    ("streams.0.connect_time", b"SLH1"),
-    ("streams.0.stream", "writers"),
-    ("streams", AGAIN),
-    ("workers.0.worker", 1 << 31),
-    ("workers.0.model", "ajar"),
-    ("workers", AGAIN),
-    ("host.cpu_utilisation", float("nan")),
-    ("host.steal_share", float("inf")),
-    ("end_ns", 9),
-    ("index", 5),  # beyond the drain
-    ("phase", "interlude"),
-]
+def with_fields(**values: Any) -> pb.Snapshot:
+    return changed(snapshot(), **values)
 
 
-@pytest.mark.parametrize(
-    ("path", "value"), SNAPSHOTS, ids=[path for path, _ in SNAPSHOTS]
-)
-def test_a_report_that_would_break_the_runs_report_is_refused(
-    path: str, value: Any
-) -> None:
-    spoilt = snapshot()
-    spoil(spoilt, path, value)
+def with_search(**values: Any) -> pb.Snapshot:
+    return snapshot(operations=[replace(SEARCH, **values)])
+
+
+def named(**values: Any) -> pb.Snapshot:
+    names = {"stream": "readers", "operations": ["search"], "servers": ["ldap://a"]}
+    return with_fields(names=[pb.StreamNames(**{**names, **values})])
+
+
+CODES = dict.fromkeys(range(17), 1)
+SPOILT = {
+    "histogram": with_search(histograms={("send_lag", "failed"): PACKED[:-1]}),
+    "counter": with_search(entries=1 << 63),
+    "stream": with_search(stream="strangers"),
+    "operation": with_search(operation="x" * 256),
+    "operation of another stream": with_search(operation="add"),
+    "server": with_search(server="ldap://elsewhere"),
+    "server of no row": snapshot(operations=[replace(ADD, server="ldap://a")]),
+    "messages": with_search(
+        result_codes=CODES | {32: 1}, diagnostic_messages=dict.fromkeys(CODES, "no")
+    ),
+    "long message": with_search(diagnostic_messages={32: 1_001 * "x"}),
+    "count of responses": with_search(result_codes={32: 1 << 63}),
+    "code": with_search(result_codes={32: 1, 1 << 31: 1}),
+    "lowest code": with_search(result_codes={32: 1, -2: 1}),
+    "code twice": spoilt("responses", 0, "result_code", 0),
+    "operation twice": snapshot(operations=[SEARCH, SEARCH]),
+    "set-up": snapshot(streams=[StreamRow("readers", connect_time=b"SLH1")]),
+    "stream twice": snapshot(streams=[READERS, READERS]),
+    "gauge": snapshot(streams=[StreamRow("readers", backlog=1 << 63)]),
+    "worker": snapshot(workers=[WorkerRow(1 << 31)]),
+    "worker twice": snapshot(workers=[WORKER, WORKER]),
+    "model": spoilt("workers", 0, "is_open", 2),
+    "measured": spoilt("operations", 0, "measured", 2),
+    "number of a stream": spoilt("operations", 1, "stream", 2),
+    "number of a silent stream": spoilt("streams", 0, "stream", 2),
+    "number of an operation": spoilt("operations", 0, "operation", 1),
+    "number of a server": spoilt("operations", 0, "server", 2),
+    "amount of responses": spoilt("operations", 0, "responses", 1),
+    "length of a message": spoilt("responses", 0, "message", 8),
+    "length of a histogram": spoilt(
+        "operations", 0, "response_time_unresolved", len(PACKED) - 1
+    ),
+    "length beyond": spoilt("operations", 0, "send_lag_failed", (1 << 63) - 1),
+    "length of a set-up": spoilt("streams", 0, "bind_time", 1),
+    "bytes of no row": with_fields(histograms=2 * PACKED),
+    "part of a row": with_fields(workers=bytes(8)),
+    "layout": with_fields(layout=1),
+    "no names": with_fields(names=[]),
+    "name of a stream": named(stream="strangers"),
+    "names of operations": named(operations=["search", "search"]),
+    "names of servers": named(servers=["ldap://a", "ldap://c"]),
+    "CPU share": snapshot(host=pb.HostInterval(cpu_utilisation=float("nan"))),
+    "steal share": snapshot(host=pb.HostInterval(steal_share=float("inf"))),
+    "end": with_fields(end_ns=9),
+    "index beyond the drain": with_fields(index=5),
+    "phase": with_fields(phase="interlude"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_report_that_would_break_the_runs_report_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError):
-        interval_record(report(spoilt), PLAN)
+        interval_record(report(SPOILT[name]), PLAN)
 
 
 def test_a_report_with_an_unknown_field_is_refused() -> None:
@@ -148,6 +193,48 @@ def test_a_report_with_an_unknown_field_is_refused() -> None:
     spoilt.MergeFromString(b"\xfa\x7f\x03abc")
     with pytest.raises(ProtocolError):
         interval_record(report(spoilt), PLAN)
+
+
+NUMBERS = (0, 1, 2, 48, 60, 1 << 31, (1 << 63) - 1, (1 << 64) - 1)
+
+
+def test_whatever_bytes_are_tables_they_are_refused_or_read(draws: Draws) -> None:
+    """What passes is read by reports and by live figures."""
+    rng = np.random.default_rng(11)
+    good, passed = snapshot(), 0
+    for _ in range(draws.of(10_000)):
+        mutant = changed(good)
+        name = rng.choice(FIELDS)
+        content = bytearray(getattr(good, name))
+        for _ in range(rng.integers(1, 4)):
+            content = content or bytearray(8)
+            place = int(rng.integers(0, len(content)))
+            match rng.integers(0, 4):
+                case 0:
+                    content[place] = int(rng.integers(0, 256))
+                case 1:
+                    place -= place % 8
+                    number = NUMBERS[rng.integers(len(NUMBERS))]
+                    content[place : place + 8] = number.to_bytes(8, "little")
+                case 2:
+                    del content[place:]
+                    content += rng.bytes(8 * int(rng.integers(0, 9)))
+                case _:
+                    content += content[place - place % 8 :]
+        setattr(mutant, name, bytes(content))
+        try:
+            interval_record(report(mutant), PLAN)
+        except ProtocolError:
+            # nor does it harm who reads a store that was altered
+            with suppress(StoreError):
+                window_of((4,), [mutant])
+            continue
+        passed += 1
+        assert LiveStatistics(["a"], PLAN).add("a", mutant)
+        for rows in window_of((4,), [mutant]).operations.values():
+            for packed in rows.histograms.values():
+                packed.read()
+    assert passed > draws.of(500)
 
 
 REPORTS = {
@@ -170,8 +257,7 @@ def test_a_report_that_cannot_be_unpacked_or_stored_is_refused(
 
 
 def test_the_drain_is_part_of_every_plan() -> None:
-    drain = snapshot()
-    drain.phase = "drain"
+    drain = snapshot(phase="drain")
     assert interval_record(report(drain), PLAN)[1].phase == "drain"
 
 

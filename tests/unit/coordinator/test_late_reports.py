@@ -12,11 +12,12 @@ import pytest
 from ldapslam.coordinator.runs import controller, judge
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import monitor_pb2 as pb
-from ldapslam.proto.common_pb2 import CleaningUp, Failure, Snapshot
+from ldapslam.proto.common_pb2 import CleaningUp, Failure
 from ldapslam.results import audit
 from ldapslam.results.digest import parts_of
 from ldapslam.results.packing import pack
 from support.fleet import job_text
+from support.rows import snapshot_of
 from support.world import S, World, interval
 
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
@@ -77,7 +78,7 @@ async def until_judged(world: World, run_id: str) -> None:
     await world.coordinator.fleet.verdicts.wait()
 
 
-OTHER = pack(Snapshot(index=0, end_ns=2 * S, phase="measure"))
+OTHER = pack(snapshot_of(index=0, end_ns=2 * S, phase="measure"))
 ATTACKS: dict[str, Callable[[World, str], Awaitable[int]]] = {
     "monitors of another process": lambda w, r: w.report_monitor(
         r, ready(), epoch=77, attempt=999

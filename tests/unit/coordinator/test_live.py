@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto import common_pb2 as pb
 from support.bounds import exceeds
 from support.histograms import packed_of
+from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
 
 S = 1_000_000_000
 
@@ -22,43 +24,41 @@ def snapshot(
     completed: int = 10,
     times_ns: tuple[int, ...] = (),
     *,
+    operations: Sequence[tuple[str, str]] = (("readers", "search"),),
+    search: dict[str, Any] | None = None,
+    down_ns: int = 0,
+    late_ns: int = 0,
+    length_ns: int = S,
     final: bool = False,
 ) -> pb.Snapshot:
-    """One second of one stream."""
-    packed = packed_of(times_ns)
-    return pb.Snapshot(
+    """One second of some operations; `search` has further counts of them."""
+    return snapshot_of(
         index=index,
         phase="measure",
-        start_ns=index * S,
-        end_ns=(index + 1) * S,
+        start_ns=index * S + late_ns,
+        end_ns=index * S + late_ns + length_ns,
         operations=[
-            pb.OperationInterval(
-                stream="readers",
-                operation="search",
+            OperationRow(
+                stream=stream,
+                operation=operation,
                 completed=completed,
                 failed=1,
                 timed_out=2,
                 unresolved=3,
                 dropped=4,
-                histograms=[
-                    pb.Histogram(
-                        metric=pb.METRIC_RESPONSE_TIME,
-                        outcome=pb.OUTCOME_SUCCEEDED,
-                        packed=packed,
-                    ),
+                histograms={
+                    ("response_time", "succeeded"): packed_of(times_ns),
                     # of no interest to who watches
-                    pb.Histogram(
-                        metric=pb.METRIC_SERVICE_TIME,
-                        outcome=pb.OUTCOME_SUCCEEDED,
-                        packed=b"not looked at",
-                    ),
-                ],
+                    ("service_time", "succeeded"): b"not looked at",
+                },
+                **(search or {}),
             )
+            for stream, operation in operations
         ],
-        streams=[pb.StreamInterval(stream="readers", in_flight=5, backlog=6)],
+        streams=[StreamRow(stream="readers", in_flight=5, backlog=6, down_ns=down_ns)],
         workers=[
-            pb.WorkerInterval(wall_ns=100, busy_ns=completed, model="closed"),
-            pb.WorkerInterval(wall_ns=0, busy_ns=0, model="closed"),
+            WorkerRow(wall_ns=100, busy_ns=completed, model="closed"),
+            WorkerRow(wall_ns=0, busy_ns=0, model="closed"),
         ],
         final=final,
     )
@@ -90,17 +90,20 @@ def test_a_stream_has_figures_of_each_operation_and_of_its_plan() -> None:
     plan = {"streams": [{**readers, "operations": operations}, arrivals]}
     live = LiveStatistics(["a", "b"], plan_of(plan))
     for agent, times_ns in (("a", (1_000_000,) * 600), ("b", (3_000_000,) * 500)):
-        reported = snapshot(0, completed=10, times_ns=times_ns)
-        search = reported.operations[0]
-        search.entries, search.empty = 35, 4
-        rows = ("readers", "compare"), ("arrivals", "compare")
-        for stream, operation in rows:
-            reported.operations.add().CopyFrom(search)
-            reported.operations[-1].stream = stream
-            reported.operations[-1].operation = operation
+        reported = snapshot(
+            0,
+            completed=10,
+            times_ns=times_ns,
+            operations=(
+                ("readers", "search"),
+                ("readers", "compare"),
+                ("arrivals", "compare"),
+            ),
+            search={"entries": 35, "empty": 4},
+        )
         measured = live.add(agent, reported)
-    ((figures, snapshots),) = measured
-    assert len(snapshots) == 2
+    ((figures, window),) = measured
+    assert window.reports["agent"] == ["a", "b"]
     of_readers, of_arrivals = figures.streams
     assert (of_readers.connections, of_readers.clients) == (8, 4)
     assert (of_arrivals.connections, of_arrivals.HasField("clients")) == (2, False)
@@ -120,16 +123,12 @@ def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end()
     None
 ):
     live = LiveStatistics(["a", "b"])
-    early, late = snapshot(1, completed=100), snapshot(1, completed=100)
-    late.start_ns += S // 10
-    late.end_ns += S // 10
-    live.add("a", early)
-    ((figures, _),) = live.add("b", late)
+    live.add("a", snapshot(1, completed=100))
+    ((figures, _),) = live.add("b", snapshot(1, completed=100, late_ns=S // 10))
     assert figures.streams[0].throughput_per_s == 200
     # the drain of one that ended is a part of the others' interval
     live = LiveStatistics(["a", "b"])
-    drain = snapshot(1, completed=10, final=True)
-    drain.end_ns = drain.start_ns + S // 20
+    drain = snapshot(1, completed=10, length_ns=S // 20, final=True)
     live.add("a", drain)
     ((figures, _),) = live.add("b", snapshot(1, completed=100))
     assert figures.streams[0].throughput_per_s == 110
@@ -139,8 +138,8 @@ def test_the_result_code_of_most_failures_is_named() -> None:
     operations = [{"name": "search", "expected_codes": [32]}]
     plan = {"streams": [{"name": "readers", "operations": operations}]}
     live = LiveStatistics(["a"], plan_of(plan))
-    failing = snapshot(0)
-    failing.operations[0].result_codes.update({0: 90, 32: 50, 50: 3, 51: 7})
+    codes = {0: 90, 32: 50, 50: 3, 51: 7}
+    failing = snapshot(0, search={"result_codes": codes})
     ((figures, _),) = live.add("a", failing)
     assert figures.streams[0].error_code == 51
     assert figures.streams[0].operations[0].error_code == 51
@@ -163,13 +162,10 @@ def test_percentiles_of_too_few_values_are_left_out() -> None:
 
 
 def test_a_stream_that_sends_nothing_without_connections_is_there() -> None:
-    without = snapshot(0)
-    del without.operations[:]
     live = LiveStatistics(["a"])
-    ((figures, _),) = live.add("a", without)
+    ((figures, _),) = live.add("a", snapshot(0, operations=()))
     assert not figures.streams
-    without.index = 1
-    without.streams[0].down_ns = 3 * S
+    without = snapshot(1, operations=(), down_ns=3 * S)
     ((figures, _),) = live.add("a", without)
     assert [(one.stream, one.connections_down) for one in figures.streams] == [
         ("readers", 3.0)

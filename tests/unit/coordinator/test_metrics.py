@@ -26,7 +26,9 @@ from ldapslam.coordinator.outputs.time_buckets import BORDERS_NS, TimeBuckets
 from ldapslam.proto import common_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.histogram import BUCKETS, bucket_range_ns
+from ldapslam.results.window import Window, window_of
 from support.histograms import packed_of
+from support.rows import OperationRow, snapshot_of
 from support.store import Scenario, run_record
 
 
@@ -61,11 +63,11 @@ def test_totals_add_up_and_gauges_are_those_of_the_last_interval_before_a_drain(
 ):
     runs = running("r1")
     for index in range(3):
-        runs.interval_measured("r1", figures(index, "readers"), ())
+        runs.interval_measured("r1", figures(index, "readers"), window())
     drain = figures(3, "readers")
     drain.phase = "drain"
     drain.streams[0].throughput_per_s = 160_000
-    runs.interval_measured("r1", drain, ())
+    runs.interval_measured("r1", drain, window())
     [run] = runs.shown()
     assert run.interval is not None
     assert run.interval.index == 2
@@ -79,7 +81,7 @@ def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
     runs.run_changed(status("r1", "queued"))
     # the end of a run that is not known, and an interval of it
     runs.run_changed(status("r3", "finished"))
-    runs.interval_measured("r3", figures(0, "readers"), ())
+    runs.interval_measured("r3", figures(0, "readers"), window())
     assert runs.states() == {"queued": 1, "running": 1}
     assert list(runs.shown()) == []
 
@@ -87,7 +89,7 @@ def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
 def test_an_ended_run_is_shown_a_while_and_then_forgotten_though_nobody_looks() -> None:
     clock = Clock()
     runs = running("r1", clock=clock)
-    runs.interval_measured("r1", figures(0, "readers"), ())
+    runs.interval_measured("r1", figures(0, "readers"), window())
     runs.run_changed(status("r1", "finished"))
     assert runs.states() == {}
     clock.now_s += KEPT_S
@@ -114,14 +116,14 @@ def test_families_of_runs_are_made_off_the_loop_and_are_of_one_moment(
         bounds={},
     )
     first, later = [
-        common_pb2.Snapshot(operations=[operation("search", (MS,), succeeded=count)])
+        snapshot_of(operations=[operation("search", (MS,), succeeded=count)])
         for count in (1, 100)
     ]
-    runs.interval_measured("r1", figures(0, "readers"), [first])
+    runs.interval_measured("r1", figures(0, "readers"), window(first))
     families = metrics._families(cast(Coordinator, coordinator))
     # on the loop only what is few is made; a run goes on meanwhile
     assert not isinstance(families, list)
-    runs.interval_measured("r1", figures(1, "readers"), [later])
+    runs.interval_measured("r1", figures(1, "readers"), window(later))
     found = {
         (one.name, one.labels.get("outcome"), one.labels.get("le")): one.value
         for family in families
@@ -148,7 +150,7 @@ def test_the_streams_shown_are_bounded(streams: list[int], shown: list[str]) -> 
     runs = running("r0", "r1", "r2")
     for number, count in enumerate(streams):
         names = [f"s{stream}" for stream in range(count)]
-        runs.interval_measured(f"r{number}", figures(0, *names), ())
+        runs.interval_measured(f"r{number}", figures(0, *names), window())
     assert [run.run_id for run in runs.shown()] == shown
 
 
@@ -174,14 +176,10 @@ MS = 1_000_000
 
 def operation(
     name: str, times_ns: tuple[int, ...] = (), **counters: Any
-) -> common_pb2.OperationInterval:
-    histogram = common_pb2.Histogram(
-        metric=common_pb2.METRIC_RESPONSE_TIME,
-        outcome=common_pb2.OUTCOME_SUCCEEDED,
-        packed=packed_of(times_ns),
-    )
-    return common_pb2.OperationInterval(
-        stream="readers", operation=name, histograms=[histogram], **counters
+) -> OperationRow:
+    histograms = {("response_time", "succeeded"): packed_of(times_ns)}
+    return OperationRow(
+        stream="readers", operation=name, histograms=histograms, **counters
     )
 
 
@@ -195,17 +193,22 @@ def samples_of(runs: ShownRuns) -> dict[tuple[str, frozenset[str]], float]:
     }
 
 
+def window(*snapshots: common_pb2.Snapshot) -> Window:
+    """Of one interval."""
+    return window_of((0,), snapshots)
+
+
 def run_of(*snapshots: common_pb2.Snapshot) -> ShownRuns:
     runs = running("r1")
     for index, snapshot in enumerate(snapshots):
-        runs.interval_measured("r1", figures(index, "readers"), [snapshot])
+        runs.interval_measured("r1", figures(index, "readers"), window(snapshot))
     return runs
 
 
 def test_times_are_counted_at_borders_over_agents_and_intervals() -> None:
-    one = common_pb2.Snapshot(operations=[operation("search", (MS - 1, MS))])
+    one = snapshot_of(operations=[operation("search", (MS - 1, MS))])
     # another agent's, of the next interval; the longest is above every border
-    other = common_pb2.Snapshot(
+    other = snapshot_of(
         operations=[operation("search", (2 * MS, 3_599_000 * MS, 3_700_000 * MS))]
     )
     found = samples_of(run_of(one, other))
@@ -229,8 +232,8 @@ def test_times_are_counted_at_borders_over_agents_and_intervals() -> None:
 
 def test_requests_are_counted_by_outcome_and_responses_by_result_code() -> None:
     row = operation("add", scheduled=9, succeeded=4, failed=2, timed_out=1, dropped=2)
-    row.result_codes.update({0: 4, 68: 2})
-    found = samples_of(run_of(*[common_pb2.Snapshot(operations=[row])] * 2))
+    row.result_codes = {0: 4, 68: 2}
+    found = samples_of(run_of(*[snapshot_of(operations=[row])] * 2))
     expected = {
         ("requests", "succeeded"): 8,
         ("requests", "failed"): 4,
@@ -248,8 +251,8 @@ def test_requests_are_counted_by_outcome_and_responses_by_result_code() -> None:
 
 def test_result_codes_that_a_server_makes_up_do_not_become_series_without_end() -> None:
     row = operation("add")
-    row.result_codes.update(dict.fromkeys(range(20_000, 20_000 + 3 * MAX_CODES), 1))
-    found = samples_of(run_of(common_pb2.Snapshot(operations=[row])))
+    row.result_codes = dict.fromkeys(range(20_000, 20_000 + 3 * MAX_CODES), 1)
+    found = samples_of(run_of(snapshot_of(operations=[row])))
     codes = {
         next(iter(labels - {"add"})): value
         for (name, labels), value in found.items()
@@ -261,7 +264,7 @@ def test_result_codes_that_a_server_makes_up_do_not_become_series_without_end() 
 
 def test_of_very_many_operations_only_so_many_have_series() -> None:
     rows = [operation(f"o{number}") for number in range(MAX_OPERATIONS + 1)]
-    runs = run_of(common_pb2.Snapshot(operations=rows))
+    runs = run_of(snapshot_of(operations=rows))
     shown = [of for name, of in samples_of(runs) if name.endswith("scheduled_total")]
     assert len(shown) == MAX_OPERATIONS
     assert runs.operation_count == MAX_OPERATIONS + 1
@@ -270,15 +273,13 @@ def test_of_very_many_operations_only_so_many_have_series() -> None:
 def test_the_generators_own_delays_are_those_of_the_worst_host() -> None:
     def lag(hiccup_ns: int, *lags_ns: int) -> common_pb2.Snapshot:
         row = operation("search")
-        row.histograms[0].metric = common_pb2.METRIC_SEND_LAG
-        row.histograms[0].packed = packed_of(lags_ns)
-        return common_pb2.Snapshot(
-            operations=[row], host=common_pb2.HostInterval(hiccup_max_ns=hiccup_ns)
-        )
+        row.histograms = {("send_lag", "succeeded"): packed_of(lags_ns)}
+        host = common_pb2.HostInterval(hiccup_max_ns=hiccup_ns)
+        return snapshot_of([row], host=host)
 
     runs = running("r1")
     both = [lag(5 * MS, *[1000] * 970), lag(7 * MS, *[2 * MS] * 30)]
-    runs.interval_measured("r1", figures(0, "readers"), both)
+    runs.interval_measured("r1", figures(0, "readers"), window(*both))
     found = samples_of(runs)
     p99_s = found["ldapslam_run_send_lag_p99_seconds", frozenset()]
     assert p99_s == pytest.approx(0.002, rel=0.001)
@@ -290,7 +291,7 @@ def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
     measured = figures(0, "readers")
     measured.streams[0].response_time_p50_us = 1000
     measured.streams[0].response_time_p95_us = 2000
-    runs.interval_measured("r1", measured, ())
+    runs.interval_measured("r1", measured, window())
     name = "ldapslam_stream_response_time_{}_seconds"
     found = {key[0]: value for key, value in samples_of(runs).items()}
     assert found[name.format("p50")] == 0.001
@@ -299,7 +300,7 @@ def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
 
 
 def test_a_judged_run_shows_its_verdict() -> None:
-    runs = run_of(common_pb2.Snapshot())
+    runs = run_of(snapshot_of())
     record = run_record(Scenario(run={"run_id": "r1", "verdict": "FAIL"}))
     runs.run_judged(record, (), 7.0, {})
     assert samples_of(runs)["ldapslam_run_verdict", frozenset({"FAIL"})] == 1

@@ -18,12 +18,7 @@ from hypothesis import strategies as st
 from ldapslam.base.errors import StoreError
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.fields.validity import Validity
-from ldapslam.proto.common_pb2 import (
-    HostInterval,
-    OperationInterval,
-    StreamInterval,
-    WorkerInterval,
-)
+from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.proto.fields import (
     METRICS,
     OPERATION_COUNTERS,
@@ -40,8 +35,9 @@ from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram, block_of, header_of
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
-from support.histograms import histogram_messages, histograms_of, pack, packed_of
+from support.histograms import pack, packed_of
 from support.intervals import NS_PER_S, Interval, interval_of
+from support.rows import OperationRow, StreamRow, WorkerRow
 from support.store import RUN_ID, Scenario, changed, fill, run_record
 
 AGENTS = ("load1", "load2", "load3")
@@ -74,30 +70,29 @@ def _operation(
     for name in ("timed_out", "unresolved"):
         counts[name] = int(rng.integers(0, 9) * (rng.random() < 0.3))
     stream, operation = key
-    return OperationInterval(
+    codes = [int(code) for code in rng.choice(90, 3)]
+    return OperationRow(
         stream=stream,
         operation=operation,
         server=server,
         measured=measured,
         **counts,
-        result_codes={int(code): int(code) + 3 for code in rng.choice(90, 3)},
+        result_codes={code: code + 3 for code in codes},
         diagnostic_messages={
-            int(code): f"{code}: {rng.integers(0, 5)}" for code in rng.choice(4, 2)
+            code: f"{code}: {rng.integers(0, 5)}" for code in codes[:2]
         },
-        histograms=histogram_messages(
-            {
-                (metric, outcome): _histogram(rng)
-                for metric in METRICS
-                for outcome in dict.fromkeys(outcomes)
-                if rng.random() < 0.8
-            }
-        ),
+        histograms={
+            (metric, outcome): _histogram(rng)
+            for metric in METRICS
+            for outcome in dict.fromkeys(outcomes)
+            if rng.random() < 0.8
+        },
     )
 
 
 def _set_ups(rng: np.random.Generator) -> dict[str, Any]:
     return {
-        name: _histogram(rng) if rng.random() < 0.2 else None for name in SET_UP_TIMES
+        name: _histogram(rng) if rng.random() < 0.2 else b"" for name in SET_UP_TIMES
     }
 
 
@@ -127,19 +122,19 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> Interval:
         final=phase == "drain",
         operations=tuple(operations),
         streams=tuple(
-            StreamInterval(
+            StreamRow(
                 stream=stream,
                 connects=int(rng.integers(0, 4)),
                 late_responses=int(rng.integers(0, 4)),
                 in_flight=int(rng.integers(0, 9)),
                 backlog=int(rng.integers(0, 50)),
-                last_done_ns=start_ns + 7 if rng.random() < 0.5 else None,
+                last_done_ns=start_ns + 7 if rng.random() < 0.5 else 0,
                 **_set_ups(rng),
             )
             for stream, _ in KEYS
         ),
         workers=tuple(
-            WorkerInterval(
+            WorkerRow(
                 worker=number,
                 model=model,
                 wall_ns=int(rng.choice([NS_PER_S, 30_000, 0])),
@@ -251,9 +246,7 @@ def _check_servers(collected: Collected, records: list[Interval]) -> None:
                 one.completed for phase, one in rows if phase == "measure"
             )
             for metric in ("response_time", "service_time"):
-                packed = [
-                    histograms_of(one).get((metric, WANTED[key])) for one in measured
-                ]
+                packed = [one.histograms.get((metric, WANTED[key])) for one in measured]
                 whole = Histogram.merge(filter(None, packed))
                 assert pack(totals.times[metric]) == pack(whole)
 
@@ -314,7 +307,7 @@ def test_columns_add_up_to_what_records_do(
 
 def _operations(
     records: list[Interval], key: tuple[str, str] | None = None
-) -> list[OperationInterval]:
+) -> list[OperationRow]:
     return [
         one
         for record in records
@@ -323,20 +316,18 @@ def _operations(
     ]
 
 
-def _times(
-    operations: list[OperationInterval], metric: str = "response_time"
-) -> Histogram:
+def _times(operations: list[OperationRow], metric: str = "response_time") -> Histogram:
     """Return the times of the wanted outcomes of all operations together."""
     whole = Histogram()
     for one in operations:
         wanted = metric, WANTED[one.stream, one.operation]
-        if packed := histograms_of(one).get(wanted):
+        if packed := one.histograms.get(wanted):
             whole.add_packed(packed)
         whole.unanswered += one.timed_out + one.unresolved
     return whole
 
 
-def _percentiles_us(operations: list[OperationInterval]) -> list[float | None]:
+def _percentiles_us(operations: list[OperationRow]) -> list[float | None]:
     found = map(_times(operations).reliable_percentile, (90, 99))
     return [None if ns is None else ns / 1000 for ns in found]
 
@@ -461,7 +452,7 @@ def _in_flight(
             for record in members
             for one in record.operations
             if one.stream == stream
-            for (metric, _), packed in histograms_of(one).items()
+            for (metric, _), packed in one.histograms.items()
             if metric == "service_time"
         ]
         longest_ns = max((one.max_ns for one in sums), default=0)
@@ -513,7 +504,7 @@ def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
             start_ns = index * NS_PER_S + int(late_ns[index])
             end_ns = (index + 1) * NS_PER_S + int(late_ns[index + 1])
             # one each millisecond
-            done = OperationInterval(
+            done = OperationRow(
                 stream="readers",
                 operation="search",
                 completed=(end_ns - start_ns) // 1_000_000,
@@ -527,8 +518,7 @@ def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
 def test_a_run_with_all_values_above_one_hour_is_collected() -> None:
     records = _records.__wrapped__(6)  # to be changed
     for one in _operations(records):
-        for histogram in one.histograms:
-            histogram.packed = packed_of([4_000 * NS_PER_S])
+        one.histograms = dict.fromkeys(one.histograms, packed_of([4_000 * NS_PER_S]))
     _check_totals(_collected(records), _expected(records))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.operation_range import Outcome
@@ -22,9 +21,10 @@ from ldapslam.results.records import (
     MonitorSample,
 )
 from ldapslam.results.store import Store
-from support.histograms import histogram_messages, packed_of
+from support.histograms import packed_of
 from support.intervals import NS_PER_S, Interval, drain_of, interval_of
 from support.result_schema import valid_result
+from support.rows import OperationRow, StreamRow
 from support.store import RUN_ID, Scenario, changed, steady
 from support.store import summary_of as summary_of_run
 
@@ -102,13 +102,13 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
         "load1",
         second,
         operations=tuple(operations),
-        streams=(changed(StreamInterval(stream="load"), **gauges),),
+        streams=(changed(StreamRow(stream="load"), **gauges),),
     )
 
 
 def _operation(
     found: Times, service: Any, lag: Any, server: str, name: str = "search"
-) -> OperationInterval:
+) -> OperationRow:
     counts: dict[str, Any] = {
         name: int(found.get(name, 0))
         for name in ("failed", "dropped", "timed_out", "unresolved", "empty")
@@ -122,7 +122,7 @@ def _operation(
         "send_lag": lag,
         "receive_lag": found.get("receive_lag", np.zeros(1)),
     }
-    return OperationInterval(
+    return OperationRow(
         stream="load",
         operation=name,
         server=server,
@@ -133,13 +133,11 @@ def _operation(
         succeeded=len(service),
         entries=len(service),
         result_codes={0: len(service), found.get("code", 51): counts["failed"]},
-        histograms=histogram_messages(
-            {
-                (metric, "succeeded"): packed_of(values.astype(np.int64))
-                for metric, values in packed.items()
-                if len(values)
-            }
-        ),
+        histograms={
+            (metric, "succeeded"): packed_of(values.astype(np.int64))
+            for metric, values in packed.items()
+            if len(values)
+        },
         **counts,
     )
 

@@ -13,7 +13,6 @@ from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.model import Summary
 from ldapslam.results.histogram import Histogram
-from support.histograms import histograms_of
 from support.intervals import Interval
 from support.store import (
     Scenario,
@@ -34,7 +33,7 @@ def test_percentiles_are_those_of_all_agents_measured_requests(
     healthy: Summary,
 ) -> None:
     union = Histogram.merge(
-        histograms_of(one)["response_time", "succeeded"]
+        one.histograms["response_time", "succeeded"]
         for record in intervals(Scenario())
         for one in record.operations
         if one.stream == "readers" and one.measured

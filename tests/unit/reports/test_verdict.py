@@ -11,15 +11,15 @@ import pytest
 
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.run_plan import plan_document
-from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.sections.report_document import document
 from support.figures import value_of
-from support.histograms import histogram_messages, histograms_of, packed_of
+from support.histograms import packed_of
 from support.intervals import Interval
 from support.result_schema import valid_result
+from support.rows import OperationRow
 from support.store import (
     Scenario,
     changed,
@@ -39,9 +39,7 @@ def broken(summary: Summary) -> dict[str, str]:
     return {rule.name: rule.observed for rule in summary.rules if not rule.passed}
 
 
-def on_operations(
-    stream: str, change: Callable[[OperationInterval], OperationInterval]
-) -> Edit:
+def on_operations(stream: str, change: Callable[[OperationRow], OperationRow]) -> Edit:
     def edit(record: Interval) -> Interval:
         operations = tuple(
             change(one) if one.stream == stream else one for one in record.operations
@@ -81,28 +79,28 @@ def on_stream(stream: str, **changes: int) -> Edit:
     return edit
 
 
-def count_more(**more: int) -> Callable[[OperationInterval], OperationInterval]:
-    def change(one: OperationInterval) -> OperationInterval:
+def count_more(**more: int) -> Callable[[OperationRow], OperationRow]:
+    def change(one: OperationRow) -> OperationRow:
         values = {name: getattr(one, name) + n for name, n in more.items()}
         return changed(one, **values)
 
     return change
 
 
-def nothing(one: OperationInterval) -> OperationInterval:
-    return OperationInterval(
+def nothing(one: OperationRow) -> OperationRow:
+    return OperationRow(
         stream=one.stream, operation=one.operation, measured=one.measured
     )
 
 
 def with_histogram(
     metric: str, values_ns: list[int]
-) -> Callable[[OperationInterval], OperationInterval]:
+) -> Callable[[OperationRow], OperationRow]:
     packed = packed_of(values_ns)
 
-    def change(one: OperationInterval) -> OperationInterval:
-        histograms = {**histograms_of(one), (metric, "succeeded"): packed}
-        return changed(one, histograms=histogram_messages(histograms))
+    def change(one: OperationRow) -> OperationRow:
+        histograms = {**one.histograms, (metric, "succeeded"): packed}
+        return changed(one, histograms=histograms)
 
     return change
 
@@ -416,7 +414,7 @@ def test_what_a_probe_observes_dilutes_no_share_and_its_marks_may_be_late() -> N
     dropped = count_more(scheduled=5, dropped=5)
     at_once = with_histogram("send_lag", [0] * 20_000)
 
-    def observed(modify: OperationInterval) -> OperationInterval:
+    def observed(modify: OperationRow) -> OperationRow:
         many: Any = {
             counter: 10 * getattr(modify, counter)
             for counter in ("scheduled", "sent", "completed", "succeeded", "failed")
@@ -436,7 +434,7 @@ def test_what_a_probe_observes_dilutes_no_share_and_its_marks_may_be_late() -> N
     assert "overloaded: 5." in summary.reasons[0]
 
 
-def failing(one: OperationInterval) -> OperationInterval:
+def failing(one: OperationRow) -> OperationRow:
     return changed(one, succeeded=0, failed=one.completed, entries=0, empty=0)
 
 
@@ -445,7 +443,7 @@ def failing(one: OperationInterval) -> OperationInterval:
     [(failing, "requests succeeded)"), (nothing, "(nothing was sent)")],
 )
 def test_requests_none_of_which_succeeded_were_sent_all_the_same(
-    change: Callable[[OperationInterval], OperationInterval], reason: str
+    change: Callable[[OperationRow], OperationRow], reason: str
 ) -> None:
     """The share of empty answers is a share of the successful ones."""
     thresholds = ("readers.search.empty < 1%",)
@@ -484,7 +482,7 @@ def test_a_generator_at_fault_leaves_rates_open_but_not_result_codes() -> None:
 def test_a_fail_by_result_codes_says_what_to_do_about_the_usual_one(
     codes: dict[int, int], remedy: str
 ) -> None:
-    def all_failed(one: OperationInterval) -> OperationInterval:
+    def all_failed(one: OperationRow) -> OperationRow:
         done, parts = one.completed, sum(codes.values())
         counts = {code: done * part // parts for code, part in codes.items()}
         counts[max(codes, key=codes.__getitem__)] += done - sum(counts.values())
@@ -556,7 +554,7 @@ def test_servers_of_a_role_have_figures_and_may_disagree() -> None:
             )
             for uri, ms in zip(uris, (2, 5), strict=True)
         ]
-        unsent = OperationInterval(
+        unsent = OperationRow(
             stream=one.stream,
             operation=one.operation,
             measured=one.measured,

@@ -26,7 +26,6 @@ from ldapslam.base.errors import (
     StoreRefused,
     StoreTaken,
 )
-from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
 from ldapslam.results import columns
 from ldapslam.results.facts import AgentFacts, Manifest
 from ldapslam.results.monitor_rows import monitor_series
@@ -35,6 +34,7 @@ from ldapslam.results.records import Taken
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.intervals import Interval, add_interval, open_part, stored_intervals
 from support.monitors import add_monitors
+from support.rows import OperationRow, snapshot_of
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -448,12 +448,12 @@ def test_a_reader_leaves_nothing_and_is_told_of_a_writer_that_came_later(
 
 @pytest.mark.parametrize("count", [0, 1, 100, 5_000])
 def test_a_report_of_many_like_operations_is_unpacked(count: int) -> None:
-    operation = OperationInterval(stream="s", measured=True)
-    operation.histograms.add(metric=1, outcome=1, packed=bytes(range(256)) * 4)
-    snapshot = Snapshot(index=3)
-    for number in range(count):
-        operation.operation = f"operation-{number}"
-        snapshot.operations.append(operation)
+    histograms = {("response_time", "succeeded"): bytes(range(256)) * 4}
+    operations = [
+        OperationRow("s", f"operation-{number}", histograms=histograms)
+        for number in range(count)
+    ]
+    snapshot = snapshot_of(operations, index=3)
     assert unpack(pack(snapshot)) == snapshot
 
 

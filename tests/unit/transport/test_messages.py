@@ -13,7 +13,6 @@ from ldapslam.base.address import check_plaintext, grpc_target, is_local
 from ldapslam.base.causes import FAILURE_CAUSES
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.fields.thresholds import SET_UP_METRICS, TIME_METRICS
-from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.engine_pb2 import EngineStarted
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
@@ -31,9 +30,7 @@ from ldapslam.transport.messages import (
     facts_json,
     read_frame,
     read_frame_async,
-    snapshot_message,
 )
-from support.histograms import histograms_of
 
 # Frames.
 
@@ -151,82 +148,3 @@ def test_counters_are_told_from_gauges_and_durations() -> None:
     assert OPERATION_COUNTERS[:3] == ("scheduled", "sent", "completed")
     others = {*GAUGES, *FAILURE_CAUSES, "down_ns"}
     assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == others
-
-
-def test_a_snapshot_gets_names_for_numbers() -> None:
-    counters = dict.fromkeys(OPERATION_COUNTERS, 0)
-    gauges = dict.fromkeys(STREAM_COUNTERS, 0)
-    snapshot = {
-        "index": 3,
-        "start_ns": 10,
-        "end_ns": 20,
-        "final": True,
-        "clock_step_ns": -7,
-        "operations": [
-            {
-                **counters,
-                "stream": 1,
-                "operation": 1,
-                "server": 2,
-                "measured": True,
-                "scheduled": 9,
-                "expected": 5,
-                "requests": 12,
-                "result_codes": {0: 4, 32: 5},
-                "diagnostic_messages": {32: "no \ufffd"},
-                "histograms": [(0, 0, b"a"), (4, 1, b"b"), (1, 4, b"c")],
-            }
-        ],
-        "streams": [
-            {
-                **gauges,
-                "stream": 0,
-                "connects": 2,
-                "notices": 3,
-                "binds": 2,
-                "last_done_ns": 19,
-                "connect_time": None,
-                "tcp_time": None,
-                "tls_time": None,
-                "bind_time": b"d",
-            }
-        ],
-        "workers": [
-            {
-                "worker": 0,
-                "model": "open",
-                "wall_ns": 10,
-                "busy_ns": 5,
-                "spin_ns": 1,
-                "cpu_ns": 6,
-                "run_queue_ns": 0,
-                "loops": 8,
-            }
-        ],
-    }
-    message = snapshot_message(
-        snapshot,
-        phase="drain",
-        streams=[
-            ("readers", ["search"], ["ldap://a"]),
-            ("writers", ["add", "modify"], ["ldap://a", "ldap://b"]),
-        ],
-        host=pb.HostInterval(cpu_utilisation=0.5),
-    )
-    (operation,) = message.operations
-    assert (operation.stream, operation.operation) == ("writers", "modify")
-    assert operation.server == "ldap://b"
-    assert (operation.scheduled, dict(operation.result_codes)) == (9, {0: 4, 32: 5})
-    assert dict(operation.diagnostic_messages) == {32: "no \ufffd"}
-    assert histograms_of(operation) == {
-        ("response_time", "succeeded"): b"a",
-        ("backlog_wait", "failed"): b"b",
-        ("service_time", "unresolved"): b"c",
-    }
-    assert (operation.expected, operation.requests, operation.abandoned) == (5, 12, 0)
-    (stream,) = message.streams
-    assert (stream.stream, stream.connects, stream.notices) == ("readers", 2, 3)
-    assert (stream.binds, stream.unbinds, stream.last_done_ns) == (2, 0, 19)
-    assert (stream.connect_time, stream.bind_time) == (b"", b"d")
-    assert message.workers[0].busy_ns == 5
-    assert (message.final, message.clock_step_ns, message.phase) == (True, -7, "drain")

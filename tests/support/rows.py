@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of intervals, one by one, as tests make and compare them.
+
+Packs and unpacks plainly: the oracle for results/tables.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ldapslam.proto.common_pb2 import Snapshot, StreamNames
+from ldapslam.proto.fields import (
+    HISTOGRAMS,
+    LAYOUT,
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    PACKED,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    TABLES,
+    WORKER_COUNTERS,
+)
+
+_NUMBER = struct.Struct("<Q")
+
+
+@dataclass
+class OperationRow:
+    stream: str = ""
+    operation: str = ""
+    server: str = ""
+    measured: bool = False
+    scheduled: int = 0
+    sent: int = 0
+    completed: int = 0
+    succeeded: int = 0
+    expected: int = 0
+    failed: int = 0
+    dropped: int = 0
+    timed_out: int = 0
+    unresolved: int = 0
+    abandoned: int = 0
+    substituted: int = 0
+    captures_missing: int = 0
+    requests: int = 0
+    entries: int = 0
+    empty: int = 0
+    references: int = 0
+    result_codes: dict[int, int] = field(default_factory=dict)
+    #: By result code, one of `result_codes`.
+    diagnostic_messages: dict[int, str] = field(default_factory=dict)
+    #: By metric and outcome.
+    histograms: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+
+@dataclass
+class StreamRow:
+    stream: str = ""
+    connects: int = 0
+    connect_failures: int = 0
+    disconnects: int = 0
+    down_ns: int = 0
+    protocol_errors: int = 0
+    late_responses: int = 0
+    unexpected_messages: int = 0
+    notices: int = 0
+    stamps_missing: int = 0
+    shared_stamps: int = 0
+    binds: int = 0
+    extended: int = 0
+    unbinds: int = 0
+    in_flight: int = 0
+    backlog: int = 0
+    connecting: int = 0
+    other_cause: int = 0
+    refused: int = 0
+    reset: int = 0
+    closed: int = 0
+    no_answer: int = 0
+    unreachable: int = 0
+    tls_failed: int = 0
+    bind_failed: int = 0
+    no_port: int = 0
+    no_descriptor: int = 0
+    no_memory: int = 0
+    no_route: int = 0
+    not_permitted: int = 0
+    no_credentials: int = 0
+    #: 0: there was no response.
+    last_done_ns: int = 0
+    connect_time: bytes = b""
+    tcp_time: bytes = b""
+    tls_time: bytes = b""
+    bind_time: bytes = b""
+
+
+@dataclass
+class WorkerRow:
+    worker: int = 0
+    model: str = "closed"
+    wall_ns: int = 0
+    busy_ns: int = 0
+    spin_ns: int = 0
+    cpu_ns: int = 0
+    run_queue_ns: int = 0
+    loops: int = 0
+
+
+def snapshot_of(
+    operations: Iterable[OperationRow] = (),
+    streams: Iterable[StreamRow] = (),
+    workers: Iterable[WorkerRow] = (),
+    **fields: Any,
+) -> Snapshot:
+    """A snapshot of these rows."""
+    #: Stream -> its operations and its servers, each with its number.
+    names: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+    packed = {name: bytearray() for name in PACKED}
+
+    def number(text: str, numbers: dict[str, int]) -> int:
+        return numbers.setdefault(text, len(numbers))
+
+    def stream_number(name: str) -> int:
+        names.setdefault(name, ({}, {}))
+        return list(names).index(name)
+
+    def add(table: str, *cells: int) -> None:
+        packed[table] += b"".join(_NUMBER.pack(cell % 2**64) for cell in cells)
+
+    for row in operations:
+        place = stream_number(row.stream)
+        of_stream, servers = names[row.stream]
+        histograms = [row.histograms.get(key, b"") for key in HISTOGRAMS]
+        add(
+            "operations",
+            place,
+            number(row.operation, of_stream),
+            1 + number(row.server, servers) if row.server else 0,
+            row.measured,
+            len(row.result_codes),
+            *(getattr(row, name) for name in OPERATION_COUNTERS),
+            *map(len, histograms),
+        )
+        packed["histograms"] += b"".join(histograms)
+        assert row.diagnostic_messages.keys() <= row.result_codes.keys()
+        for code, count in row.result_codes.items():
+            text = row.diagnostic_messages.get(code, "").encode()
+            add("responses", code, count, len(text))
+            packed["messages"] += text
+    for one in streams:
+        times: list[bytes] = [getattr(one, name) for name in SET_UP_TIMES]
+        counts = (getattr(one, name) for name in STREAM_COUNTERS)
+        place = stream_number(one.stream)
+        add("streams", place, one.last_done_ns, *counts, *map(len, times))
+        packed["set_ups"] += b"".join(times)
+    for worker in workers:
+        counts = (getattr(worker, name) for name in WORKER_COUNTERS)
+        add("workers", worker.worker, worker.model == "open", *counts)
+    fields |= {name: bytes(content) for name, content in packed.items()}
+    return Snapshot(
+        layout=LAYOUT,
+        names=[
+            StreamNames(stream=stream, operations=of_stream, servers=servers)
+            for stream, (of_stream, servers) in names.items()
+        ],
+        **fields,
+    )
+
+
+class _Reader:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._start = 0
+
+    def take(self, length: int) -> bytes:
+        self._start += length
+        return self._content[self._start - length : self._start]
+
+
+def _rows(table: str, content: bytes) -> list[dict[str, int]]:
+    columns = TABLES[table]
+    rows = struct.iter_unpack(f"<{len(columns)}q", content)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def engine_rows(tables: Mapping[str, bytes]) -> dict[str, list[dict[str, Any]]]:
+    """The rows that an engine packed, with its numbers for streams, operations and
+    servers; histograms are (metric, outcome, packed), numbered too."""
+    messages, histograms, set_ups = (
+        _Reader(tables[name]) for name in ("messages", "histograms", "set_ups")
+    )
+    responses = iter(_rows("responses", tables["responses"]))
+    operations: list[dict[str, Any]] = []
+    for row in _rows("operations", tables["operations"]):
+        codes = [next(responses) for _ in range(row["responses"])]
+        texts = {one["result_code"]: messages.take(one["message"]) for one in codes}
+        lengths = [row["_".join(key)] for key in HISTOGRAMS]
+        packed = list(zip(HISTOGRAMS, map(histograms.take, lengths), strict=True))
+        keys = ("stream", "operation", "server", *OPERATION_COUNTERS)
+        operations.append(
+            {
+                **{name: row[name] for name in keys},
+                "measured": bool(row["measured"]),
+                "result_codes": {one["result_code"]: one["count"] for one in codes},
+                "diagnostic_messages": {
+                    code: text.decode(errors="replace")
+                    for code, text in texts.items()
+                    if text
+                },
+                "histograms": [
+                    (METRICS.index(metric), OUTCOMES.index(outcome), content)
+                    for (metric, outcome), content in packed
+                    if content
+                ],
+            }
+        )
+    streams = [
+        row | {name: set_ups.take(row[name]) for name in SET_UP_TIMES}
+        for row in _rows("streams", tables["streams"])
+    ]
+    workers = [
+        {**row, "model": "open" if row["is_open"] else "closed"}
+        for row in _rows("workers", tables["workers"])
+    ]
+    return {"operations": operations, "streams": streams, "workers": workers}
+
+
+def with_rows(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """An engine's snapshot with rows in place of its tables."""
+    return {**snapshot, **engine_rows(snapshot)}
+
+
+def operation_rows(snapshot: Snapshot) -> Iterator[OperationRow]:
+    for row in _rows_of(snapshot)["operations"]:
+        names = snapshot.names[row["stream"]]
+        histograms = {
+            (METRICS[metric], OUTCOMES[outcome]): packed
+            for metric, outcome, packed in row["histograms"]
+        }
+        yield OperationRow(
+            **{
+                **row,
+                "stream": names.stream,
+                "operation": names.operations[row["operation"]],
+                "server": ["", *names.servers][row["server"]],
+                "histograms": histograms,
+            }
+        )
+
+
+def stream_rows(snapshot: Snapshot) -> Iterator[StreamRow]:
+    for row in _rows_of(snapshot)["streams"]:
+        yield StreamRow(**{**row, "stream": snapshot.names[row["stream"]].stream})
+
+
+def worker_rows(snapshot: Snapshot) -> Iterator[WorkerRow]:
+    for row in _rows_of(snapshot)["workers"]:
+        del row["is_open"]
+        yield WorkerRow(**row)
+
+
+def _rows_of(snapshot: Snapshot) -> dict[str, list[dict[str, Any]]]:
+    return engine_rows({name: getattr(snapshot, name) for name in PACKED})
