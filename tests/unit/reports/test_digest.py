@@ -219,7 +219,7 @@ def test_result_json_is_known_by_its_digest(store: Store) -> None:
     "path",
     [
         "verdict",
-        "streams readers search response_time_us p99",
+        "figures readers.search.response_time.p99 value",
         "events 0 text",
         "digest document reasons",
         "digest document parts result sha256",
