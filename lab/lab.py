@@ -40,7 +40,7 @@ from ldapslam.lab.server import (
     check_folder,
     reserve_ports,
 )
-from ldapslam.lab.site import Choices, Site, Tree, last_lines
+from ldapslam.lab.site import Choices, Site, Tree, last_words
 from ldapslam.lab.slapd.openldap import OpenLdap
 
 ServerKind = Literal["slapd", "389ds"]
@@ -91,8 +91,7 @@ class Lab:
         self._base = base
         self._folder: LabFolder | None = None
         self._servers: list[Server] = []
-        # Held until the server that is to have them starts.
-        self._reserved_ports: dict[str, list[socket.socket]] = {}
+        self._reserved_ports: list[socket.socket] = []
         self._password = secrets.token_urlsafe(18)
         self._access = Access(self._password)
 
@@ -254,12 +253,11 @@ class Lab:
         return [server for server in self._started() if server.role == role]
 
     def _let_go(self) -> None:
-        for reserved in self._reserved_ports.values():
-            for port in reserved:
-                port.close()
+        for reserved in self._reserved_ports:
+            reserved.close()
         self._folder = None
         self._servers = []
-        self._reserved_ports = {}
+        self._reserved_ports = []
 
     def _make_files(self) -> None:
         """Password, certificates, configurations of all servers."""
@@ -268,18 +266,17 @@ class Lab:
         authority = Authority(self.folder)
         key_pairs: dict[str, KeyPair] = {}
         roles = self.topology.roles()
-        sockets = reserve_ports(2 * len(roles))
-        for index, (name, role) in enumerate(roles.items()):
+        self._reserved_ports = reserve_ports(2 * len(roles))
+        ports = iter(one.getsockname()[1] for one in self._reserved_ports)
+        for name, role in roles.items():
             folder = self.folder / name
             folder.mkdir()
-            reserved = self._reserved_ports[name] = sockets[2 * index : 2 * index + 2]
-            port, tls_port = (one.getsockname()[1] for one in reserved)
             socket_path = quote(str(folder / SOCKET_NAME), safe="")
             server = Server(
                 name=name,
                 role=role,
-                uri=f"ldap://127.0.0.1:{port}",
-                ldaps_uri=f"ldaps://127.0.0.1:{tls_port}",
+                uri=f"ldap://127.0.0.1:{next(ports)}",
+                ldaps_uri=f"ldaps://127.0.0.1:{next(ports)}",
                 ldapi_uri=f"ldapi://{socket_path}",
                 admin_dn=self.admin_dn,
                 admin_password_file=self.admin_password_file,
@@ -325,8 +322,6 @@ class Lab:
 
     def _start(self, server: Server) -> None:
         argv, log = self._product.command(server), self._product.log(server)
-        for reserved in self._reserved_ports.pop(server.name, ()):
-            reserved.close()
         server.pid = self._running.start(server.name, argv, log).pid
         # The new process counts from zero in its monitor.
         self._access.forget(server)
@@ -343,11 +338,11 @@ class Lab:
                 pass
             status = self._running.status(server.name)
             if status is not None:
-                raise LabError(f"{server.name} ended with {status}: {last_lines(log)}")
+                raise LabError(f"{server.name} ended with {status}: {last_words(log)}")
             if time.monotonic() > deadline_s:
                 raise LabError(
                     f"{server.name} did not answer a bind within "
-                    f"{_READY_TIMEOUT_S:g} s: {last_lines(log)}"
+                    f"{_READY_TIMEOUT_S:g} s: {last_words(log)}"
                 )
             time.sleep(_PROBE_INTERVAL_S)
 

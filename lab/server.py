@@ -112,9 +112,12 @@ def check_folder(base: Path, names: Iterable[str]) -> None:
 
 
 def reserve_ports(count: int) -> list[socket.socket]:
-    """Bound sockets of 127.0.0.1 that keep their ports free until their servers start.
-    The ports lie below those of outgoing connections, which could take a stopped
-    server's port."""
+    """Return sockets bound to ports of 127.0.0.1, which keep the ports for servers.
+
+    Only a socket with SO_REUSEADDR, as servers set it, can be bound to such a port, and
+    only while no other one listens there. The ports lie below those of outgoing
+    connections, which could take a stopped server's port.
+    """
     first_ephemeral = int(
         Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
     )
@@ -127,6 +130,8 @@ def reserve_ports(count: int) -> list[socket.socket]:
         except OSError:
             probe.close()
         else:
+            # after bind(), so that the port was free, and is not found free again
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.append(probe)
             if len(reserved) == count:
                 return reserved

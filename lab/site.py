@@ -127,8 +127,7 @@ class Site:
             status = process.returncode
             if status != 0:
                 outcome = "did not end" if status is None else f"ended with {status}"
-                # ns-slapd's tools say what was wrong there alone
-                said = error_lines(log.parent / "log" / "errors") or last_lines(log)
+                said = last_words(log)
                 hint = next((hint for words, hint in _HINTS if words in said), None)
                 raise LabError(f"{program} {outcome}: {said}", hint=hint)
 
@@ -173,9 +172,13 @@ def error_lines(log: Path, lines: int = 3) -> str:
     return " | ".join(line.partition("] - ")[2] or line for line in marked[-lines:])
 
 
-def last_lines(log: Path, lines: int = 5) -> str:
-    """What a program said last, in one line."""
-    return " | ".join(_lines(log)[-lines:]) or "it said nothing"
+def last_words(log: Path, lines: int = 5) -> str:
+    """Return what a server or a tool said last, in one line.
+
+    ns-slapd and its tools write errors to the log of errors alone.
+    """
+    errors = error_lines(log.parent / "log" / "errors")
+    return errors or " | ".join(_lines(log)[-lines:]) or "it said nothing"
 
 
 def _lines(log: Path) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -75,6 +76,8 @@ def test_a_replica_that_was_down_catches_up_when_it_comes_back() -> None:
     with Lab(replicas=1, entries=10, choices=FAST) as lab:
         [replica] = lab.replicas
         lab.stop(replica)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", replica.port))
         connection = connect(lab.supplier.uri, lab.ca_file)
         connection.simple_bind_s(lab.admin_dn, admin_password(lab))
         connection.delete_s(f"uid=user.3,{lab.people_dn}")
