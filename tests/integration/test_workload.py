@@ -16,8 +16,15 @@ from typing import Any
 import pytest
 
 from support.directory import PEOPLE, Directory, differences
-from support.workload import AGENTS, WRITTEN, job_for, one_writer_job, run_job
-from support.workload_operations import WRITTEN_PEOPLE, person
+from support.workload import (
+    AGENTS,
+    WRITTEN,
+    WRITTEN_PEOPLE,
+    job_for,
+    one_writer_job,
+    person,
+    run_job,
+)
 
 KINDS = (
     *("search", "add", "modify", "delete", "modify_dn", "compare", "bind"),
@@ -80,7 +87,7 @@ def test_moves_controls_and_binds_are_counted_and_leave_the_tree(
 ) -> None:
     result = check(directory, one_writer_job(directory, tmp_path), agents=1)
     assert operation_count(result, directory) > 300
-    paged = result["streams"]["writer"]["paged"]
+    paged = result["streams"]["controls"]["paged"]
     # pages of 300, 300, 300 and 100 people
     assert paged["entries_returned"] == PEOPLE // 4 * paged["succeeded"] > 0
 
