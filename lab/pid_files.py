@@ -25,7 +25,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_END_GRACE_S = 5.0
 _LOOK_S = 0.001
 _SUFFIX = ".pid"
 
@@ -76,8 +75,11 @@ def end(pid_files: Iterable[Path], grace_s: float) -> None:
 
 
 def remove_lab(folder: Path) -> None:
-    """End all programs of the lab in `folder` and remove the folder."""
-    end(folder.glob(f"*{_SUFFIX}"), _END_GRACE_S)
+    """Kill all programs of the lab in `folder` and remove the folder.
+
+    A 389-DS that ends by itself takes seconds to save data that are removed then.
+    """
+    end(folder.glob(f"*{_SUFFIX}"), grace_s=0.0)
     shutil.rmtree(folder, ignore_errors=True)
     # Semaphores of servers that were killed: their names contain the folder's.
     for semaphore in Path("/dev/shm").glob(f"*{folder.name}*"):
