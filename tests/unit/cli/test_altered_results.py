@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,38 +170,55 @@ _CHANGES = {
 }
 
 
+#: A run of a study, which has passed.
+ENDED = Ended(0, 1, 1, "001-1-1", 0, "PASS", "", 1.0, {})
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "study", {"study": "s"})
+
+
+@pytest.fixture
+def result(gate: Path, study: Journal) -> Path:
+    """The result of the study's run."""
+    path = study.runs / "001-1-1" / "result.json"
+    path.parent.mkdir()
+    with Store.open(gate / "results.sqlite") as store:
+        path.write_text(result_json(judge(store, IDS[0])))
+    return path
+
+
+def history(result: Path) -> int:
+    return main.run(["results", "history", str(result), "--out", "pages"])
+
+
+def test_a_sound_result_is_in_histories_and_studies(
+    study: Journal, result: Path
+) -> None:
+    assert study.result(ENDED) == json.loads(result.read_text())
+    assert history(result) == 0
+
+
 @pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
 def test_an_altered_result_is_in_no_history_and_no_study(
-    gate: Path,
-    tmp_path: Path,
+    study: Journal,
+    result: Path,
     change: Callable[[str], str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    study = Journal(tmp_path / "study", {"study": "s"})
-    path = study.runs / "001-1-1" / "result.json"
-    path.parent.mkdir()
-    with Store.open(gate / "results.sqlite") as store:
-        path.write_text(result_json(judge(store, IDS[0])))
-    ended = Ended(0, 1, 1, "001-1-1", 0, "PASS", "", 1.0, {})
-    assert study.result(ended) == json.loads(path.read_text())
-    assert main.run(["results", "history", str(path), "--out", "pages"]) == 0
-    path.write_text(change(path.read_text()))
-    capsys.readouterr()
-    assert main.run(["results", "history", str(path), "--out", "pages"]) == 2
+    result.write_text(change(result.read_text()))
+    assert history(result) == 2
     assert "left out" in capsys.readouterr().err
     with pytest.raises(LdapSlamError):
-        study.result(ended)
+        study.result(ENDED)
 
 
-def test_a_journal_says_what_its_results_say(gate: Path, tmp_path: Path) -> None:
+def test_a_journal_says_what_its_results_say(study: Journal, result: Path) -> None:
     """Neither a better verdict, nor one without a result."""
-    study = Journal(tmp_path / "study", {"study": "s"})
-    path = study.runs / "001-1-1" / "result.json"
-    path.parent.mkdir()
-    ended = Ended(0, 1, 1, "001-1-1", 0, "FAIL", "", 1.0, {})
-    with pytest.raises(LdapSlamError):
-        study.result(ended)
-    with Store.open(gate / "results.sqlite") as store:
-        path.write_text(result_json(judge(store, IDS[0])))
+    failed = replace(ENDED, verdict="FAIL")
     with pytest.raises(LdapSlamError, match="says PASS"):
-        study.result(ended)
+        study.result(failed)
+    result.unlink()
+    with pytest.raises(LdapSlamError):
+        study.result(failed)
