@@ -24,6 +24,7 @@ from ldapslam.agent.ledgers.folder import LedgerFile, State, locked
 from support.lab import Lab
 from support.ledger import ledger_bytes, write_clean_up_plan
 from support.tree import tree
+from support.waiting import wait_until
 
 #: createTimestamp has seconds, and a clean-up tolerates two of them.
 BEFORE_S = 10.0
@@ -209,10 +210,7 @@ def test_an_agent_that_lives_removes_what_its_killed_engine_left(
     add(admin, own)
     prepare(lab, folder, [(State.ADDED, own)])
     clean_up_aside(folder)
-    deadline_s = time.monotonic() + 30
-    while "1 entries removed, 0 left" not in caplog.text:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_until(lambda: "1 entries removed, 0 left" in caplog.text, "the clean-up")
     assert tree(lab) == before
     assert not folder.exists()
 

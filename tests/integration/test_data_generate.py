@@ -15,7 +15,6 @@ from pathlib import Path
 import ldap
 import pytest
 
-from ldapslam.cli.main import run
 from ldapslam.dataset.generate import Generation, example_templates, generate
 from ldapslam.dataset.offline import ldif2db
 from support.command_line import COMMAND, Running, environment, ldapslam
@@ -160,37 +159,6 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
     finally:
         os.close(reader)
         os.close(writer)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["poeple"], "there is no template file 'poeple'"),
-        (["people", "--constant", "x"], "--constant: expected NAME=VALUE"),
-        (["people", "--constant", "x=1"], "unknown constant 'x'"),
-        (["people", "--json"], "--json and the LDIF both want stdout"),
-        (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),
-        (["people", "--first-names", "none"], "cannot read 'none'"),
-        (["broken.template"], "broken.template:6: unknown tag <frist>"),
-    ],
-)
-def test_wrong_usage_is_told_with_a_hint(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "broken.template").write_text(
-        "branch: dc=com\nsubordinateTemplate: a:1\n\n"
-        "template: a\nrdnAttr: cn\ncn: <frist>\n"
-    )
-    assert run(["data", "generate", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert "hint: " in told
-    assert [path.name for path in tmp_path.iterdir()] == ["broken.template"]
 
 
 @pytest.mark.usefixtures("slapd_installed")

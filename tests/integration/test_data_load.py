@@ -289,27 +289,3 @@ def test_a_bind_that_is_refused_is_told_in_the_words_of_options(
         done = data(*map(str, arguments), *who)
         assert done.returncode == 6
         assert "hint: check -D and the password of -y" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["f"], "give a URI too, such as ldap://ds1.example.com"),
-        (["f", "--offline", "slapadd"], "needs --server-config"),
-        (
-            ["f", "ldap://x", "--offline", "ldif2db", "--server-config", "/"],
-            "takes no URI",
-        ),
-        (["f", "ldap://x", "--server-config", "/"], "--server-config is for --offline"),
-        (["f", "ldap://x", "--quick"], "--quick is for --offline slapadd"),
-        (["f", "ldap://x", "-D", "cn=x"], "-D needs its password"),
-        (
-            ["f", "ldap://x", "--offline", "import-task", "--continue-on-error"],
-            "always",
-        ),
-    ],
-)
-def test_options_that_do_not_fit_are_told(arguments: list[str], words: str) -> None:
-    done = data("load", *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ldapslam.reports.collect.telemetry import restarted_at
 from ldapslam.results.records import STARTED
 from support.lab import LOGGED, Lab
 from support.monitored import monitors, opened, sampled, target
+from support.waiting import wait_until
 
 _SEARCHES, _COMPARES, _FAILED_BINDS = 50, 7, 3
 _LIMIT_S = 30.0
@@ -48,14 +49,6 @@ def work(uri: str, lab: Lab) -> None:
     connection.unbind_s()
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + _LIMIT_S
-    while not condition():
-        if time.monotonic() > deadline_s:
-            pytest.fail(f"waited {_LIMIT_S:g} s for {what}")
-        time.sleep(0.02)
-
-
 def ended(monitor: Monitor) -> dict[str, float]:
     """Counts of a log that has all of `work`.
 
@@ -68,7 +61,7 @@ def ended(monitor: Monitor) -> dict[str, float]:
         found = sampled(monitor)
         return found["unbind"] >= 1 and found.get(refused, 0) >= _FAILED_BINDS
 
-    wait_for(is_complete, "the unbind and the last result in the log")
+    wait_until(is_complete, "the unbind and the last result in the log")
     return sampled(monitor)
 
 
@@ -186,7 +179,7 @@ def test_restart_of_slapd_is_noticed_by_its_monitors(own_lab: Lab) -> None:
         rows = {one.name: [one.sample()] for one in (of_server, of_process)}
         # slapd says when it began in whole seconds
         began_s = sampled(of_server)[STARTED]
-        wait_for(lambda: time.time() > began_s + 1, "the next second")
+        wait_until(lambda: time.time() > began_s + 1, "the next second")
         own_lab.stop(server)
         for one in (of_server, of_process):
             with pytest.raises(TargetError):
@@ -215,7 +208,7 @@ def test_what_an_idle_time_out_keeps_from_slapd_is_not_in_the_tally(
         log = server.folder / "slapd.log"
 
         def wait_for_time_outs(number: int) -> None:
-            wait_for(
+            wait_until(
                 lambda: log.read_text().count("(idletimeout)") >= number,
                 "the idle time-out",
             )
@@ -303,7 +296,7 @@ def test_389_ds_says_how_its_agreements_go(ds389_trio: Lab) -> None:
         # told of when the agreement's session ends
         agreements = [name for name in before if name.startswith("changes_sent")]
         assert len(agreements) == len(replicas)
-        wait_for(
+        wait_until(
             lambda: all(sampled(monitor)[one] > before[one] for one in agreements),
             "the changes that were sent",
         )

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
+
+from support.waiting import wait_until
 
 _PROGRAM = """
 import asyncio, contextlib, gc, os, signal, sys, time
@@ -19,6 +20,7 @@ from ldapslam.agent import fork_server as server
 from ldapslam.agent.fork_server import ENGINE, ForkedProcess, fork_server
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
+from support.waiting import wait_until
 
 folder = Path(sys.argv[1])
 log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
@@ -155,10 +157,7 @@ def test_the_server_and_its_processes_end_with_a_killed_agent(tmp_path: Path) ->
     [line] = outcome(body, tmp_path, -signal.SIGKILL)
     pids = line.split()
     assert len(pids) == 2
-    deadline_s = time.monotonic() + 30
-    while any(map(_is_running, pids)) and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not any(map(_is_running, pids))
+    wait_until(lambda: not any(map(_is_running, pids)), "their end")
 
 
 def _is_running(pid: str) -> bool:

@@ -17,10 +17,12 @@ import ldap
 import psutil
 import pytest
 
-from ldapslam.lab import LabError
+from ldapslam.base.errors import ConfigError
+from ldapslam.lab import Choices, LabError
 from ldapslam.lab.lab_folder import OPEN_FILES
 from ldapslam.lab.people import PERSON_PASSWORD
 from support.lab import FAST, Lab
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
@@ -102,6 +104,11 @@ def test_a_line_that_slapd_does_not_know_is_reported_with_slapds_words() -> None
     )
 
 
+def test_a_lab_runs_on_cpus_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="the lab cannot run on CPU 9999"):
+        Lab(choices=Choices(cpus=frozenset({0, 9999}))).up()
+
+
 # -- no trace -----------------------------------------------------------------------
 
 _LIVE_ON = "import time; time.sleep(600)"
@@ -143,10 +150,8 @@ def test_nothing_is_left_when_the_process_of_a_lab_has_ended(
         if number is not None:
             process.send_signal(number)
         process.wait()
-        deadline_s = time.monotonic() + 10
-        while os.path.exists(folder) or any(map(psutil.pid_exists, map(int, pids))):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        wait_until(lambda: not os.path.exists(folder), "the end of the folder", 10)
+        wait_until(lambda: not any(map(psutil.pid_exists, map(int, pids))), "the end")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from ldapslam.lab import Choices, LabError, Server
 from ldapslam.lab.people import STRUCTURE_ENTRIES, SUFFIX
 from support.lab import FAST, Lab
 from support.labs import ds389_trio_is_long
+from support.waiting import wait_until
 
 _TIMEOUT_S = 60.0
 _LONG = pytest.mark.long
@@ -56,13 +56,6 @@ def description(lab: Lab, server: Server, number: int) -> str | None:
     return found[person(number)]["description"][0].decode()
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
-
-
 def test_every_server_has_the_tree_and_follows_the_supplier(trio: Lab) -> None:
     first, second = trio.replicas
     for server in trio.servers:
@@ -84,7 +77,9 @@ def test_a_paused_replica_stays_behind_until_it_is_resumed(trio: Lab) -> None:
     before = description(trio, first, 3)
     trio.pause_replication(first)
     describe(trio, trio.supplier, 3, "while paused")
-    wait_until(lambda: description(trio, second, 3) == "while paused")
+    wait_until(
+        lambda: description(trio, second, 3) == "while paused", "the other replica"
+    )
     with pytest.raises(LabError, match="replica1 is not in sync"):
         trio.wait_in_sync(0)
     assert description(trio, first, 3) == before

@@ -9,8 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import pytest
 from ldapslam.cli.data.lab import write_job
 from ldapslam.jobs.load import load_job, load_job_text
 from support.command_line import COMMAND, Running, environment, ldapslam
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
@@ -68,13 +68,6 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     yield shell
     for lab in shell("status"):
         shell("down", lab["name"])
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def states(shell: Shell) -> list[tuple[str, bool]]:
@@ -127,7 +120,7 @@ def test_a_lab_stays_and_is_shown_as_it_is_until_it_is_taken_down(
         assert later.poll() is None
         later.kill()
     assert shell.trace() == []
-    wait_until(lambda: not any(map(psutil.pid_exists, pids)))
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the end of the servers")
     assert shell("status") == []
 
 
@@ -198,27 +191,6 @@ def test_every_example_can_be_tried_on_a_lab(example: str, examples: Path) -> No
     assert {one.dn for one in binds if one} <= {"cn=admin", None}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--setting", "treads=8"), "no setting of this name"),
-        (("--setting", "threads"), "expected NAME=VALUE"),
-        (("--name", "../x"), "expected letters"),
-        (("--hub",), "--hub without replicas"),
-        (("--cpus", "0-"), "expected CPUs such as '2' or '0-3,8'"),
-        (("--cpus", "0,9999"), "the lab cannot run on CPU 9999"),
-        (("--server", "389ds", "--delta"), "no delta-syncrepl"),
-        (("--binary", "/dev/null"), "is no program"),
-    ],
-)
-def test_wrong_usage_starts_nothing(
-    shell: Shell, arguments: tuple[str, ...], message: str
-) -> None:
-    error = shell("up", *arguments, expected=2)["error"]
-    assert message in error["message"]
-    assert shell.trace() == []
-
-
 def test_a_state_folder_that_is_not_this_users_alone_is_refused(shell: Shell) -> None:
     assert shell("status") == []
     [folder] = (shell.state / "ldapslam" / "labs").iterdir()
@@ -273,7 +245,10 @@ def test_nothing_is_left_of_an_up_that_was_killed(
     arguments = ("lab", "up", "--entries", "100000", "--folder", shell.data)
     with Running(*arguments, cwd=tmp_path, variables=shell.variables) as running:
         pid_files = shell.data.glob
-        wait_until(lambda: any(one.read_text() for one in pid_files("*/*slapadd.pid")))
+        wait_until(
+            lambda: any(one.read_text() for one in pid_files("*/*slapadd.pid")),
+            "slapadd",
+        )
         running.process.send_signal(signal.SIGSTOP)
         [starting] = shell("status")
         assert starting["process"] == running.process.pid
@@ -288,7 +263,7 @@ def test_nothing_is_left_of_an_up_that_was_killed(
         running.process.kill()
         running.process.wait()
     if has_watcher:
-        wait_until(lambda: not any(shell.data.iterdir()))
+        wait_until(lambda: not any(shell.data.iterdir()), "an empty folder")
         assert shell("status") == []
     else:
         assert slapadd.is_running()
@@ -298,4 +273,4 @@ def test_nothing_is_left_of_an_up_that_was_killed(
         )
         shell("down")
     assert shell.trace() == []
-    wait_until(lambda: not slapadd.is_running())
+    wait_until(lambda: not slapadd.is_running(), "the end of slapadd")

@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from ldapslam.base.process import EXIT_ORPHANED
+from support.waiting import wait_until
 
 _IMPORTS = """
 import os, signal, sys, threading, time
@@ -105,10 +105,7 @@ Fork(run, ["child"], (0, 1, 2)).wait()
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
-    deadline_s = time.monotonic() + 30
-    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{child}").exists()
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), "its end")
 
 
 def test_a_fork_whose_parent_has_gone_before_ends_at_once() -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import ldap
 import pytest
@@ -31,6 +30,7 @@ from support.fake_ldap import (
 from support.lab import FAST, Lab
 from support.relay import Relay
 from support.replication import access_of, supplier_of
+from support.waiting import wait_until
 
 DN = "uid=user.1,ou=people,dc=example,dc=com"
 LIMIT_S = 10.0
@@ -60,13 +60,6 @@ def lab(slapd_installed: None) -> Iterator[Lab]:
     """Its supplier tells of changes, as it has a replica."""
     with Lab(replicas=1, entries=10, choices=FAST) as lab:
         yield lab
-
-
-def await_that(condition: Callable[[], Any]) -> None:
-    until_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("poll_s", [None, 0.02])
@@ -100,21 +93,21 @@ def test_marks_of_a_gap_are_lost_and_those_after_it_are_timed(
         try:
             first = write(1)
             watch.expect(1, first)
-            await_that(lambda: first.received_ns)
+            wait_until(lambda: first.received_ns, "the first mark")
             binds = requests.count("bind")
             relay.reset()
             # expected before the watch comes back, and after it
             early, late = write(2), write(3)
             watch.expect(2, early)
-            await_that(lambda: requests.count("bind") > binds)
-            await_that(early.has_ended)
+            wait_until(lambda: requests.count("bind") > binds, "a connection")
+            wait_until(early.has_ended, "the early mark")
             watch.expect(3, late)
-            await_that(late.has_ended)
+            wait_until(late.has_ended, "the late mark")
             # which is the first one is for the watch to say
             for number in itertools.count(4):
                 after = write(number)
                 watch.expect(number, after)
-                await_that(after.has_ended)
+                wait_until(after.has_ended, "a later mark")
                 if not after.is_lost:
                     break
                 assert number < 10_000
@@ -197,7 +190,7 @@ def test_the_end_does_not_wait_for_a_replica_that_does_not_answer() -> None:
         watch = watch_of(server)
         watch.open(time.monotonic() + LIMIT_S)
         server.drop()
-        await_that(lambda: any(one.controls for one in server.requests[3:]))
+        wait_until(lambda: any(one.controls for one in server.requests[3:]), "a search")
         begun_s = time.monotonic()
         watch.close()
         assert time.monotonic() - begun_s < LIMIT_S

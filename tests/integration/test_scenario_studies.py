@@ -17,6 +17,7 @@ import pytest
 
 from support.command_line import Running, ldapslam
 from support.lab import Lab
+from support.waiting import wait_until
 
 STUDIES = Path(__file__).parents[2] / "configs" / "studies"
 #: Other tests take their share of the host: that is not what these are about.
@@ -194,10 +195,7 @@ def test_a_command_that_is_killed_while_its_lab_comes_up_leaves_none(
         running.process.wait(60)
         psutil.wait_procs([server], timeout=30)
     assert not server.is_running()
-    deadline_s = time.monotonic() + 30
-    while folder.exists():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: not folder.exists(), "the end of the lab's folder")
 
 
 def _server_of_lab(process: psutil.Process) -> tuple[psutil.Process, Path]:

@@ -439,6 +439,8 @@ def test_a_schedule_is_listed_paused_resumed_and_removed(
         assert found == document
     shown = operator.call("fleet", "schedule", "list", "nightly")
     assert "misfire    skip" in shown
+    unknown = ("--after", "20260101-000000-abcdef")
+    assert unknown[1] in operator.submit(*unknown, expected=RunNotFound.exit_code)
     refused = operator.submit(*rule, "--name", "nightly", expected=ExitCode.USAGE)
     assert "there is a schedule named 'nightly' already" in refused
     operator.call("fleet", "schedule", "remove", "nightly")
@@ -447,25 +449,3 @@ def test_a_schedule_is_listed_paused_resumed_and_removed(
         *("fleet", "schedule", "set", "nightly", "paused"), expected=ExitCode.USAGE
     )
     assert "`ldapslam fleet schedule list` shows all" in refused
-
-
-REFUSALS = [
-    (["--cron", "0 0 * * *", "--at", "+1h"], "--at is for one run"),
-    (["--cron", "0 0 * * *", "--wait"], "has no end"),
-    (["--overlap", "queue"], "--overlap is for schedules"),
-    (["--at", "+1h", "--name", "x"], "--name is for schedules"),
-    (["--at", "+1h", "--misfire", "skip"], "--misfire is for schedules"),
-    (["--paused", "--after", "latest"], "--paused is for schedules"),
-    (["--if", "pass"], "--if says how"),
-    (["--after", "20260101-000000-abcdef"], "20260101-000000-abcdef"),
-]
-
-
-def test_what_does_not_go_together_is_refused(operator: Operator) -> None:
-    for options, reason in REFUSALS:
-        run_not_found = "--after" in options
-        code = ExitCode.USAGE
-        if run_not_found:
-            code = RunNotFound.exit_code
-        assert reason in operator.submit(*options, expected=code)
-    assert operator.read("list") == []

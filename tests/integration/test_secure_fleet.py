@@ -13,8 +13,7 @@ import shutil
 import signal
 import socket
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,6 +23,7 @@ import pytest
 from ldapslam.results.digest import sha256_of
 from support.command_line import Running, ldapslam
 from support.lab import Lab
+from support.waiting import wait_until
 
 BIN = Path(sys.executable).parent
 
@@ -39,7 +39,6 @@ streams:
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """
-_TIMEOUT_S = 90.0
 
 
 def own_address() -> str:
@@ -132,14 +131,6 @@ class SecureFleet:
         assert code == 0, err
         return {agent["name"]: agent["state"] for agent in json.loads(out)}
 
-    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while time.monotonic() < deadline_s:
-            if is_so():
-                return
-            time.sleep(0.2)
-        pytest.fail(f"{what} did not happen within {_TIMEOUT_S} s")
-
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureFleet]:
@@ -152,7 +143,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureFleet]:
         text = made.pki("token", "--name", "joined", "--enrol", made.enrolment)
         token.write_text(text)
         made.start_agent("joined", "--join", token)
-        made.wait_until(
+        wait_until(
             lambda: made.agents() == {"issued": "idle", "joined": "idle"},
             "the agents' registration",
         )
@@ -213,14 +204,14 @@ def test_an_agent_that_joined_needs_no_token_any_more(fleet: SecureFleet) -> Non
     text = fleet.pki("token", "--name", "again", "--enrol", fleet.enrolment)
     token.write_text(text)
     agent = fleet.start_agent("again", "--join", token)
-    fleet.wait_until(lambda: fleet.agents().get("again") == "idle", "joining")
+    wait_until(lambda: fleet.agents().get("again") == "idle", "joining")
     agent.process.terminate()
     assert agent.wait() == 0
     identity = spool.with_name("spool-again.tls")
     assert {path.stat().st_mode & 0o777 for path in identity.iterdir()} == {0o600}
     token.unlink()
     agent = fleet.start_agent("again", "--name", "again")
-    fleet.wait_until(lambda: fleet.agents().get("again") == "idle", "coming back")
+    wait_until(lambda: fleet.agents().get("again") == "idle", "coming back")
     # a token is good once
     other = fleet.folder / "other.join"
     other.write_text(text)
@@ -236,10 +227,10 @@ def test_who_is_revoked_is_out_within_seconds(fleet: SecureFleet) -> None:
     mine = fleet.folder / "gone"  # on its own host
     shutil.copytree(fleet.folder / issued, mine)
     agent = fleet.start_agent("gone", "--tls", mine)
-    fleet.wait_until(lambda: fleet.agents().get("gone") == "idle", "registration")
+    wait_until(lambda: fleet.agents().get("gone") == "idle", "registration")
     fleet.pki("revoke", "gone")
     agent.wait_for_text("the certificate of agent 'gone' was revoked")
-    fleet.wait_until(lambda: fleet.agents()["gone"] == "lost", "its loss")
+    wait_until(lambda: fleet.agents()["gone"] == "lost", "its loss")
     assert agent.wait() == 5
     assert fleet.agents()["issued"] == "idle"
     code, out, _ = fleet.call("victor", "fleet", "audit", "--json")

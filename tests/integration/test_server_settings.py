@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -16,6 +15,7 @@ import pytest
 from support.command_line import Running, ldapslam
 from support.lab import Lab
 from support.labs import ds389_trio_is_long
+from support.waiting import wait_until
 
 JOB = """
 vars: {uri: null, duration: 60s}
@@ -69,10 +69,7 @@ class Studies:
 
     def wait_for_load(self, out: str) -> None:
         log = self.cwd / out / "runs" / "001-1-1.log"
-        deadline_s = time.monotonic() + 60
-        while not (log.exists() and "is running" in log.read_text()):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wait_until(lambda: log.exists() and "is running" in log.read_text(), "load")
 
     def idle_s(self) -> list[bytes]:
         found = self.lab.search(

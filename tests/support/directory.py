@@ -7,8 +7,7 @@ in turn. All have the same people and the same administrator; see ldapslam.lab.p
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
 
 import ldap
@@ -17,6 +16,7 @@ import pytest
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
 from support.lab import FAST, Lab
 from support.sasl import set_passwords
+from support.waiting import wait_until
 
 #: One entry's attributes, by names in lower case, each attribute's values sorted.
 Attributes = Mapping[str, Sequence[bytes]]
@@ -29,8 +29,6 @@ SASL_USER = "user.999"
 
 # Change with every write below the suffix, whatever it leaves behind.
 _OF_THE_DATABASE = ("contextcsn",)
-
-_TIMEOUT_S = 30.0
 
 GLOBAL_LINES = (
     "moduleload sssvlv",
@@ -69,7 +67,7 @@ class Directory:
     def counts(self) -> dict[str, int]:
         """The server's own count of operations by kind since it started, without the
         fixture's own; read once nobody else is connected."""
-        _wait_until(lambda: self._connections() == 1)
+        wait_until(lambda: self._connections() == 1, "the end of other connections")
         return self._lab.monitor_counts(self._lab.supplier)
 
     def _connections(self) -> int:
@@ -93,13 +91,6 @@ def _tree(found: Mapping[str, Mapping[str, Sequence[bytes]]]) -> Tree:
         }
         for dn, attributes in found.items()
     }
-
-
-def _wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, "others are still connected"
-        time.sleep(0.02)
 
 
 def differences(before: Tree, after: Tree, ignore: Collection[str] = ()) -> list[str]:

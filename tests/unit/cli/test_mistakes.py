@@ -31,6 +31,14 @@ streams:
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-9])"}
 """
+BROKEN_TEMPLATE = """\
+branch: dc=com
+subordinateTemplate: a:1
+
+template: a
+rdnAttr: cn
+cn: <frist>
+"""
 CLOSED = "{clients: 2}"
 NO_COORDINATOR = "--coordinator 127.0.0.1:1"
 
@@ -42,8 +50,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     Path("good.yaml").write_text(JOB)
     Path("ca.pem").touch()
+    Path("broken.template").write_text(BROKEN_TEMPLATE)
     head, _, stream = JOB.replace(CLOSED, "{rate: 50/s}").partition("  - ")
     Path("open.yaml").write_text(f"{head}  - {stream}")
     trace = JOB.replace(CLOSED, "{trace: {logs: [log]}}")
@@ -78,6 +88,24 @@ COMMANDS = {
     "check ldap://ds1": "`ldapslam new URI -o FILE` writes one",
     "report last": "did you mean `latest`?",
     "data load good.yaml": "give a URI too, such as ldap://ds1.example.com",
+    "data load good.yaml --offline slapadd": "needs --server-config",
+    "data load good.yaml ldap://x --offline ldif2db --server-config /": "takes no URI",
+    "data load good.yaml ldap://x --server-config /": "is for --offline",
+    "data load good.yaml ldap://x --quick": "--quick is for --offline slapadd",
+    "data load good.yaml ldap://x -D cn=x": "-D needs its password",
+    "data load good.yaml ldap://x --offline import-task --continue-on-error": "always",
+    "data generate poeple": "did you mean 'people'?",
+    "data generate people --constant x": "--constant: expected NAME=VALUE",
+    "data generate people --constant x=1": "unknown constant 'x'",
+    "data generate people --json": "--json and the LDIF both want stdout",
+    "data generate people -o x --dn-file x": "two outputs go to 'x'",
+    "data generate people --first-names none": "cannot read 'none'",
+    "data generate broken.template": "broken.template:6: unknown tag <frist>",
+    "lab up --setting treads=8": "did you mean 'threads'?",
+    "lab up --setting threads": "expected NAME=VALUE",
+    "lab up --name ../x": "expected letters",
+    "lab up --hub": "--hub without replicas",
+    "lab up --cpus 0-": "expected CPUs such as '2' or '0-3,8'",
     "quick search ldap://ds1": "'--base'. Where to search",
     "quick search ldap://ds1 -r 100": "`ldapslam new ldap://ds1 -o FILE` writes a job "
     "with a base that is there",
@@ -144,6 +172,13 @@ COMMANDS = {
     f"submit good.yaml {NO_COORDINATOR} --cron '* * * *'": "expected 5 fields, got 4",
     f"submit good.yaml {NO_COORDINATOR} --cron '61 * * * *'": "five fields as in",
     f"submit good.yaml {NO_COORDINATOR} --cron '@daily' --every 6h": "give one of them",
+    f"submit good.yaml {NO_COORDINATOR} --cron '0 0 * * *' --at +1h": "is for one run",
+    f"submit good.yaml {NO_COORDINATOR} --cron '0 0 * * *' --wait": "has no end",
+    f"submit good.yaml {NO_COORDINATOR} --overlap queue": "--overlap is for schedules",
+    f"submit good.yaml {NO_COORDINATOR} --at +1h --name x": "--name is for schedules",
+    f"submit good.yaml {NO_COORDINATOR} --at +1h --misfire skip": "is for schedules",
+    f"submit good.yaml {NO_COORDINATOR} --paused --after latest": "is for schedules",
+    f"submit good.yaml {NO_COORDINATOR} --if pass": "--if says how",
     f"submit nojob.yaml {NO_COORDINATOR}": "nojob.yaml: cannot be read",
     f"submit nojob.yaml {NO_COORDINATOR} --at +1h": "nojob.yaml: cannot be read",
     f"submit nojob.yaml {NO_COORDINATOR} --every 6h": "nojob.yaml: cannot be read",
@@ -180,9 +215,11 @@ def test_a_mistake_in_a_command(
 ) -> None:
     if "newer" in command:
         _store_of_a_later_version(folder / "newer")
+    before = set(folder.rglob("*"))
     code, said = answer(capsys, command)
     assert code == _CODES.get(command, 2)
     assert COMMANDS[command] in said
+    assert set(folder.rglob("*")) == before
 
 
 _CODES = {"results verify good.yaml": 3, f"list {NO_COORDINATOR}": 5}
