@@ -115,7 +115,7 @@ def reserve_ports(count: int) -> list[socket.socket]:
     """Return sockets bound to ports of 127.0.0.1, which keep the ports for servers.
 
     Only a socket with SO_REUSEADDR, as servers set it, can be bound to such a port, and
-    only while no other one listens there. The ports lie below those of outgoing
+    only while no other socket listens there. The ports lie below those of outgoing
     connections, which could take a stopped server's port.
     """
     first_ephemeral = int(

@@ -175,7 +175,7 @@ def error_lines(log: Path, lines: int = 3) -> str:
 def last_words(log: Path, lines: int = 5) -> str:
     """Return what a server or a tool said last, in one line.
 
-    ns-slapd and its tools write errors to the log of errors alone.
+    ns-slapd and its tools write errors only to the log of errors.
     """
     errors = error_lines(log.parent / "log" / "errors")
     return errors or " | ".join(_lines(log)[-lines:]) or "it said nothing"

@@ -82,7 +82,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
 
 
 def one_writer_job(directory: Directory, folder: Path) -> Path:
-    """Write a job: one client moves entries and sends controls, another one binds."""
+    """Write a job: a client moves entries and sends controls, a second client binds."""
     job = _read_job(directory)
     streams = {stream["name"]: stream for stream in job["streams"]}
     writer, binds = streams["controls"], streams["binds"]
@@ -95,10 +95,10 @@ def one_writer_job(directory: Directory, folder: Path) -> Path:
 
 
 def _read_job(directory: Directory) -> dict[str, Any]:
-    """Return workload.yaml with what it says of this server.
+    """Return workload.yaml with the values and operations of this server.
 
-    389-DS 2.3.1 now and then answers noSuchObject to writes whose entries are there,
-    when another one is about to replace the same parent in its cache. For the same
+    389-DS 2.3.1 now and then answers noSuchObject to writes of entries that are there,
+    when a second write is about to replace the same parent in its cache. For the same
     reason it dies of a move to another parent (SIGSEGV in ldbm_back_modrdn), so that
     its moves have a job with one client that writes: `one_writer_job`.
     """
@@ -109,7 +109,7 @@ def _read_job(directory: Directory) -> dict[str, Any]:
         "PASSWORD_FILE": str(directory.admin_password_file),
         "CA_FILE": str(directory.ca_file),
         "MISSING": "" if is_slapd else ", noSuchObject",
-        # slapd's schema names no rule for these, 389-DS knows this one by no name
+        # slapd's schema names no rule for these, 389-DS does not know the rule's name
         "RULE": ":caseIgnoreOrderingMatch" if is_slapd else "",
         # 389-DS takes PLAIN by DN
         "SASL_USER": SASL_USER if is_slapd else f"dn:{person('[0-999]')}",
