@@ -199,7 +199,7 @@ class Watch:
         self._since_s: dict[str, float] = {}
         looks = (
             # programs that are started for a request are there for some ms
-            (self._new_processes, 0.002),
+            (self._new_processes, 0.005),
             (self._processes, 0.05),
             (self._files, 0.05),
         )
