@@ -187,7 +187,10 @@ def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
     assert agents["two"]["host_facts"]["cores"] >= 1
     assert isinstance(agents["two"]["clock_offset_bound_ns"], int)
     assert agents["one"]["limits"]["targets"] == ["loopback", "ldapi"]
-    assert 0 <= agents["one"]["load"]["cpu_utilisation"] <= 1
+    load = agents["one"]["load"]
+    assert 0 <= load["cpu_utilisation"] <= 1
+    assert load["memory_available_bytes"] > 1 << 20
+    assert load["spool_free_bytes"] > 0
 
 
 def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:

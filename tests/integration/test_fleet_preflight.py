@@ -18,7 +18,6 @@ import pytest
 
 from ldapslam.agent.admission.preflight import Probe, control_operations, preflight
 from ldapslam.base.errors import (
-    BindRejected,
     TargetError,
     TargetUnreachable,
     TlsHandshakeFailed,
@@ -29,7 +28,6 @@ from ldapslam.jobs.connection_settings import (
     ConnectionSettings,
     TlsSettings,
 )
-from ldapslam.lab.certificates import Authority
 from support.lab import Lab
 
 S = 1_000_000_000
@@ -125,13 +123,6 @@ def test_a_usable_server_tells_who_it_is(lab: Lab) -> None:
     assert facts["control_operations"]["extended"] == 1
 
 
-def test_an_unknown_authority_of_start_tls(lab: Lab, tmp_path: Path) -> None:
-    other = Authority(tmp_path).ca_file
-    error = rejection(over_tls(lab.supplier.uri, other, start_tls=True))
-    assert isinstance(error, TlsHandshakeFailed)
-    assert "unknown authority" in str(error)
-
-
 @pytest.mark.usefixtures("slapd_installed")
 def test_an_expired_certificate() -> None:
     with Lab(entries=1, certificate_lifetime=timedelta(days=-1)) as lab:
@@ -142,15 +133,6 @@ def test_an_expired_certificate() -> None:
         assert "renew" in str(error.hint)
         # and when nobody wants to know
         preflight(over_tls(uri, lab.ca_file, verify=False))
-
-
-def test_a_wrong_password(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("not it")
-    bind = BindSettings(lab.admin_dn, SecretRef(file=str(tmp_path / "password")))
-    error = rejection(probe_of(lab.supplier.uri, bind=bind))
-    assert isinstance(error, BindRejected)
-    assert (error.result_code, error.bind_dn) == (49, lab.admin_dn)
-    assert "not it" not in f"{error}{error.hint}"
 
 
 def test_what_the_preflight_costs_is_added_up_per_server() -> None:

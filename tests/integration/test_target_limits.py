@@ -247,25 +247,3 @@ def test_a_share_beyond_the_limits_is_refused_before_any_connection(
         assert failure.error_class == "AgentLimitExceeded"
         setting = agent if agent in BEYOND else "max-connections"
         assert f"raise `{setting}`" in json.loads(failure.values_json)["hint"]
-
-
-def test_limits_and_load_of_agents_are_known_to_the_coordinator(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start_coordinator()
-    fleet.start_agent("a", limits=limits("10.0.0.0/8", max_connections=7), max_runs=2)
-    fleet.wait_for_agents("a")
-    fleet.wait_until(lambda: fleet.agents()["a"].HasField("load"), "its load")
-    agent = fleet.agents()["a"]
-    assert json.loads(agent.limits_json) == {
-        "targets": ["10.0.0.0/8"],
-        "secrets": ["any"],
-        "classes": ["any"],
-        "max_connections": 7,
-        "max_runs": 2,
-    }
-    load = agent.load
-    assert 0 <= load.cpu_utilisation <= 1
-    assert load.memory_available_bytes > 1 << 20
-    assert load.spool_free_bytes > 0
-    assert load.spool_reports == load.spool_bytes == 0

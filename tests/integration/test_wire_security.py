@@ -172,21 +172,6 @@ def test_a_role_may_call_what_the_table_says_and_nothing_else(
     assert allowed == {path for path in METHODS if Role(role) in access.ROLES[path]}
 
 
-def test_an_agent_speaks_for_itself_alone(channels: dict[str, grpc.Channel]) -> None:
-    requests = {
-        "Register": agent_pb2.RegisterRequest(name="a2"),
-        "ReportInterval": agent_pb2.IntervalReport(agent="a2", run_id="x"),
-        "ReportProgress": agent_pb2.ProgressReport(agent="a2", run_id="x"),
-    }
-    for name, request in requests.items():
-        method = METHODS[f"/ldapslam.v1.AgentService/{name}"]
-        with pytest.raises(grpc.RpcError) as caught:
-            call(channels["agent"], method, request)
-        error = error_of_rpc(caught.value, "it")
-        assert isinstance(error, AccessRefused)
-        assert "that of agent 'a1', the call is made as 'a2'" in str(error)
-
-
 def test_the_certificates_name_wins_over_what_the_caller_says(
     make_secure_coordinator: Callable[[], SecureCoordinator],
 ) -> None:
