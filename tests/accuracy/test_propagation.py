@@ -38,14 +38,7 @@ def lab(slapd_installed: None) -> Iterator[Lab]:
 def median_s(lab: Lab, folder: Path) -> float:
     """Of the propagation to the replica."""
     job = folder / "propagation.yaml"
-    job.write_text(
-        JOB.format(
-            supplier=lab.supplier.uri,
-            replica=lab.replicas[0].uri,
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-        )
-    )
+    job.write_text(lab.job(JOB, replica=lab.replicas[0].uri))
     ended = ldapslam("run", job, "--json", cwd=folder)
     assert ended.stdout, ended.stderr
     probe = json.loads(ended.stdout)["streams"]["probe"]

@@ -75,14 +75,7 @@ def test_the_list_has_what_an_agent_imports(lab: Lab, tmp_path: Path) -> None:
     imported = tmp_path / "imported"
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     job = tmp_path / "job.yaml"
-    job.write_text(
-        JOB.format(
-            uri=lab.supplier.uri,
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-            people=lab.people_dn,
-        )
-    )
+    job.write_text(lab.job(JOB))
     address = f"127.0.0.1:{free_port()}"
     coordinator = ("--listen", address, "--store", "results.sqlite")
     with Running("coordinator", *coordinator, cwd=tmp_path, name="here") as running:

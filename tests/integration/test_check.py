@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import ldap
@@ -38,20 +37,11 @@ def job_file(
     monitors: str = "[{directory: supplier}]",
     verify: str = "verify: {replication: {within: 5s}}",
     probe: str = f"cn=probe,{SUFFIX}",
-    supplier: str | None = None,
-    replicas: Sequence[str] = (),
+    **servers: str,
 ) -> Path:
     job = folder / "checked.yaml"
     job.write_text(
-        JOB.format(
-            supplier=supplier or lab.supplier.uri,
-            replicas=json.dumps(replicas or [one.uri for one in lab.replicas]),
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-            monitors=monitors,
-            verify=verify,
-            probe=probe,
-        )
+        lab.job(JOB, monitors=monitors, verify=verify, probe=probe, **servers)
     )
     return job
 
@@ -107,7 +97,7 @@ def test_all_that_a_run_will_fail_at_is_told_at_once(
 
 
 def test_a_probe_that_cannot_write_is_told(slapd_trio: Lab, tmp_path: Path) -> None:
-    replica, others = slapd_trio.replicas[0], [slapd_trio.supplier.uri]
+    replica, others = slapd_trio.replicas[0], f"[{slapd_trio.supplier.uri}]"
     job = job_file(slapd_trio, tmp_path, supplier=replica.uri, replicas=others)
     ended = ldapslam("check", job)
     assert ended.returncode == ExitCode.TARGET, ended.stderr

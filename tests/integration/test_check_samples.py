@@ -48,18 +48,11 @@ def check(
     operations: str,
     *options: str,
     target: str = "supplier",
-    dn: str | None = None,
-    password_file: Path | None = None,
     ends: ExitCode = ExitCode.PASS,
+    **identity: str | Path,
 ) -> tuple[dict[str, Any], list[str]]:
     """The document, and the warnings but for those on this machine's load."""
-    head = JOB.format(
-        supplier=lab.supplier.uri,
-        replicas=json.dumps([one.uri for one in lab.replicas]),
-        dn=dn or lab.admin_dn,
-        password_file=password_file or lab.admin_password_file,
-        target=target,
-    )
+    head = lab.job(JOB, target=target, **identity)
     lines = (f"      {line}" for line in operations.strip().splitlines())
     job = folder / "sampled.yaml"
     job.write_text(head + "\n".join(lines) + "\n")

@@ -38,14 +38,7 @@ streams:
 
 def write_job(folder: Path, lab: Lab, duration: str) -> Path:
     path = folder / "job.yaml"
-    path.write_text(
-        JOB.format(
-            uri=lab.supplier.uri,
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-            duration=duration,
-        )
-    )
+    path.write_text(lab.job(JOB, duration=duration))
     return path
 
 

@@ -39,7 +39,7 @@ validity: {{stall: 5s, disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 
 streams:
   - name: readers
     target: directory
-    load: {load}
+    load: {{clients: 2, think_time: 2ms}}
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 {rest}
@@ -50,25 +50,13 @@ def write_job(
     folder: Path,
     lab: Lab,
     *,
-    uri: str | None = None,
-    password_file: Path | None = None,
     tls: str = "",
     duration: str = "1s",
-    load: str = "{clients: 2, think_time: 2ms}",
     rest: str = "",
+    **others: str | Path,
 ) -> Path:
     path = folder / "job.yaml"
-    path.write_text(
-        JOB.format(
-            uri=uri or lab.supplier.uri,
-            dn=lab.admin_dn,
-            password_file=password_file or lab.admin_password_file,
-            tls=tls,
-            duration=duration,
-            load=load,
-            rest=rest,
-        )
-    )
+    path.write_text(lab.job(JOB, tls=tls, duration=duration, rest=rest, **others))
     return path
 
 

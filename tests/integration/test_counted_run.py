@@ -66,13 +66,7 @@ Balance = tuple[dict[str, Any], dict[str, int]]
 def balance(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Balance:
     folder = tmp_path_factory.mktemp("counted")
     job = folder / "counted.yaml"
-    job.write_text(
-        JOB.format(
-            uri=lab.supplier.uri,
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-        )
-    )
+    job.write_text(lab.job(JOB))
     before = lab.monitor_counts(lab.supplier)
     ended = ldapslam("run", job, "--agents", "2", "--json", cwd=folder)
     after = lab.monitor_counts(lab.supplier)

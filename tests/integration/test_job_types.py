@@ -59,14 +59,7 @@ def test_every_type_sends_what_it_says(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "users.txt").write_text("".join(f"user.{n}\n" for n in range(1000)))
     (tmp_path / "rates.csv").write_text("time,rate\n0,0x\n2,2x\n")
     job = tmp_path / "types.yaml"
-    job.write_text(
-        JOB.format(
-            uri=lab.supplier.uri,
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-            person_password="password",
-        )
-    )
+    job.write_text(lab.job(JOB, person_password="password"))
     before = lab.monitor_counts(lab.supplier)
     ended = ldapslam("run", job, "--agents", "2", "--json", cwd=tmp_path)
     after = lab.monitor_counts(lab.supplier)

@@ -41,13 +41,7 @@ streams:
 
 
 def job_of(lab: Lab, duration: str) -> str:
-    return JOB.format(
-        uri=lab.supplier.uri,
-        dn=lab.admin_dn,
-        password_file=lab.admin_password_file,
-        people=lab.people_dn,
-        duration=duration,
-    )
+    return lab.job(JOB, duration=duration)
 
 
 class Scraped:

@@ -41,9 +41,7 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
     fingerprint = json.loads(saved.stdout)["fingerprint"]
 
     job = tmp_path / "job.yaml"
-    job.write_text(
-        JOB.format(uri=uri, dn=lab.admin_dn, password_file=lab.admin_password_file)
-    )
+    job.write_text(lab.job(JOB))
     checked = ldapslam("check", job)
     assert "all 40 sampled entries are there" in checked.stdout
     before = lab.monitor_counts(lab.supplier)

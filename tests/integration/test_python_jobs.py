@@ -54,10 +54,8 @@ def write_job(
 ) -> Path:
     path = folder / "job.yaml"
     path.write_text(
-        JOB.format(
-            uri=lab.supplier.uri,
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
+        lab.job(
+            JOB,
             name=name,
             load=load,
             sends=sends or python_stream(lab, f"support.python_jobs:{class_name}"),

@@ -4,7 +4,6 @@ after the load and probed during it; and a replica that is broken makes the run 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import ldap
@@ -57,15 +56,7 @@ PROBE = """\
 
 def job_file(lab: Lab, folder: Path, more: str = "") -> Path:
     job = folder / "verified.yaml"
-    job.write_text(
-        JOB.format(
-            supplier=lab.supplier.uri,
-            replicas=json.dumps([one.uri for one in lab.replicas]),
-            dn=lab.admin_dn,
-            password_file=lab.admin_password_file,
-        )
-        + more
-    )
+    job.write_text(lab.job(JOB) + more)
     return job
 
 

@@ -9,6 +9,7 @@ replication's back.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,18 @@ class Lab(ldapslam.lab.Lab):
             if self.kind == "389ds"
             else _OpenLdap(choices, *lines)
         )
+
+    def job(self, template: str, **values: object) -> str:
+        """Put the servers, the administrator and these values into a job's text."""
+        known = {
+            "uri": self.supplier.uri,
+            "supplier": self.supplier.uri,
+            "replicas": json.dumps([replica.uri for replica in self.replicas]),
+            "dn": self.admin_dn,
+            "password_file": self.admin_password_file,
+            "people": self.people_dn,
+        }
+        return template.format(**{**known, **values})
 
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
