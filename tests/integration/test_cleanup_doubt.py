@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import ldap
 import pytest
 
 from ldapslam.agent.ledgers.cleanup import (
@@ -23,6 +22,7 @@ from ldapslam.agent.ledgers.cleanup import (
 from ldapslam.agent.ledgers.folder import LedgerFile, State, locked
 from support.lab import Lab
 from support.ledger import ledger_bytes, write_clean_up_plan
+from support.replication import supplier_of
 from support.tree import tree
 from support.waiting import wait_until
 
@@ -32,10 +32,8 @@ BEFORE_S = 10.0
 
 @pytest.fixture
 def admin(lab: Lab) -> Any:
-    connection = ldap.initialize(lab.supplier.uri)
-    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
-    yield connection
-    connection.unbind_s()
+    with supplier_of(lab) as connection:
+        yield connection
 
 
 def add(connection: Any, dn: str) -> None:
@@ -283,13 +281,11 @@ def test_what_takes_too_long_is_left_to_the_run_after(
 
 def test_389_ds_says_as_much_of_its_entries(ds389: Lab, tmp_path: Path) -> None:
     begun_s = time.time()
-    connection = ldap.initialize(ds389.supplier.uri)
-    connection.simple_bind_s(ds389.admin_dn, ds389.admin_password_file.read_text())
     top = f"ou=top,{ds389.people_dn}"
     names = [top, *(f"ou=a.{n},{top}" for n in range(20))]
-    for name in names:
-        add(connection, name)
-    connection.unbind_s()
+    with supplier_of(ds389) as connection:
+        for name in names:
+            add(connection, name)
     loaded, absent = f"uid=user.7,{ds389.people_dn}", f"ou=absent,{ds389.people_dn}"
     records = [(State.ADDED, name) for name in names[:10]]
     records += [(State.SENT, name) for name in names[10:]]

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import yaml
 
+from ldapslam.agent._engine import Responder
 from support.command_line import Running, ldapslam
 from support.lab import Lab
 
@@ -138,6 +139,22 @@ def test_a_missed_threshold_ends_with_1_and_json_makes_stdout_one_document(
     for stream in result["streams"].values():
         search = stream["search"]
         assert search["succeeded"] == search["entries_returned"] > 0
+
+
+def test_a_server_that_goes_away_makes_the_run_fail(tmp_path: Path) -> None:
+    responder = Responder()
+    responder.start()
+    words = ("quick", "search", responder.uri, "-b", "dc=x", "-c", "2", "-d", "3s")
+    with Running(*words, "--out", "here", cwd=tmp_path) as run:
+        run.wait_for_text(" measure ")
+        responder.stop()
+        assert run.wait() == 1, run.stderr
+    result = json.loads((tmp_path / "here" / "result.json").read_text())
+    missed = {
+        one["expression"]: one for one in result["thresholds"] if not one["passed"]
+    }
+    assert any(".outage.share " in expression for expression in missed)
+    assert any("unavailable for" in reason for reason in result["reasons"])
 
 
 # -- usage -----------------------------------------------------------------------------

@@ -212,7 +212,7 @@ def test_a_lab_that_cannot_start_leaves_its_name_free(shell: Shell) -> None:
 
 
 def test_a_lab_holds_no_descriptor_of_its_caller(shell: Shell, tmp_path: Path) -> None:
-    arguments = ("lab", "up", "--entries", "10", "--folder", str(shell.data))
+    arguments = ("lab", "up", "--ldaps", "--entries", "10", "--folder", str(shell.data))
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     # it ends with the last who holds one of its outputs
@@ -233,7 +233,12 @@ def test_a_lab_holds_no_descriptor_of_its_caller(shell: Shell, tmp_path: Path) -
     head, _, snippet = done.stdout.partition("\n\n")
     assert "lab 'lab': slapd (mdb), 10 people" in head
     text = f"name: own\n{snippet}\nrun: {{duration: 1s}}{_STREAMS}"
-    assert len(load_job_text(text, file="job", base=None).targets) == 1
+    (uris,) = load_job_text(text, file="job", base=None).targets.values()
+    assert [uri.partition(":")[0] for uri in uris] == ["ldaps"]
+    (tmp_path / "own.yaml").write_text(text)
+    checked = ldapslam("check", tmp_path / "own.yaml")
+    assert checked.returncode == 0, checked.stderr
+    assert f"{uris[0]}: ready" in checked.stdout
     [status] = shell("status")
     assert [row["state"] for row in status["states"]] == ["running"]
 

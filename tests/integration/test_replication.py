@@ -17,7 +17,7 @@ from ldapslam.jobs.fields.monitors import ReplicationCheck
 from ldapslam.lab.site import Choices
 from support.lab import FAST, Lab
 from support.labs import ds389_trio_is_long
-from support.replication import access_of, mend_entry, servers_of, supplier_of
+from support.replication import access_of, bound_to, mend_entry, servers_of, supplier_of
 
 ENTRIES = 1_002
 PERSON = "uid=user.{},ou=people,dc=example,dc=com"
@@ -176,13 +176,12 @@ def hide_attributes(lab: Lab) -> None:
         b"{2}to * by * search",
     ]
     for server in lab.servers:
-        connection = ldap.initialize(server.uri)
-        connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
-        ((database, _),) = connection.search_s(
-            "cn=config", ldap.SCOPE_ONELEVEL, "(olcSuffix=dc=example,dc=com)", ["1.1"]
-        )
-        connection.modify_s(database, [(ldap.MOD_REPLACE, "olcAccess", rules)])
-        connection.unbind_s()
+        with bound_to(lab, server) as connection:
+            ((database, _),) = connection.search_s(
+                *("cn=config", ldap.SCOPE_ONELEVEL),
+                *("(olcSuffix=dc=example,dc=com)", ["1.1"]),
+            )
+            connection.modify_s(database, [(ldap.MOD_REPLACE, "olcAccess", rules)])
 
 
 def test_a_user_who_sees_no_attributes_cannot_compare_entries(

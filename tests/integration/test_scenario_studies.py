@@ -75,11 +75,8 @@ def test_many_client_machines_or_few(slapd_installed: None, tmp_path: Path) -> N
 
 
 def cache_size(lab: Lab) -> list[bytes]:
-    connection = ldap.initialize(lab.supplier.uri)
-    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
-    [(_, found)] = connection.search_s(CACHE, ldap.SCOPE_BASE)
-    connection.unbind_s()
-    return list(found["nsslapd-cachesize"])
+    found = lab.search(lab.supplier, CACHE, ldap.SCOPE_BASE, ["nsslapd-cachesize"])
+    return list(found[CACHE]["nsslapd-cachesize"])
 
 
 @pytest.mark.long

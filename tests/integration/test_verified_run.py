@@ -137,6 +137,23 @@ def test_entries_that_differ_make_the_run_fail_and_are_named(
     assert f"{replica.uri} lacks '{lost}', has another mail in '{changed}'" in reason
 
 
+def test_a_replica_that_gets_nothing_makes_the_run_fail(
+    slapd_trio: Lab, submitting_fleet: SubmittingFleet, tmp_path: Path
+) -> None:
+    paused = slapd_trio.replicas[0]
+    slapd_trio.wait_in_sync(60)
+    slapd_trio.pause_replication(paused)
+    try:
+        job = job_file(slapd_trio, tmp_path)
+        code, result = submitting_fleet.submit(job, "verify.replication.within=1s")
+    finally:
+        slapd_trio.resume_replication(paused)
+        slapd_trio.wait_in_sync(60)
+    assert (code, result["verdict"]) == (ExitCode.FAIL, "FAIL"), result["reasons"]
+    assert not result["replication"]["converged"]
+    assert any(paused.uri in reason for reason in result["reasons"])
+
+
 def test_a_probe_says_before_the_load_that_a_replica_tells_nothing(
     slapd_trio: Lab, tmp_path: Path
 ) -> None:

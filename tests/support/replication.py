@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import ldap
@@ -29,10 +29,15 @@ def servers_of(lab: Lab) -> list[ReplicationServer]:
     return [ReplicationServer(one.uri, access, Counter()) for one in lab.servers]
 
 
-@contextmanager
-def supplier_of(lab: Lab) -> Iterator[Any]:
+def supplier_of(lab: Lab) -> AbstractContextManager[Any]:
     """A connection to it, bound as the administrator."""
-    connection = ldap.initialize(lab.supplier.uri)
+    return bound_to(lab, lab.supplier)
+
+
+@contextmanager
+def bound_to(lab: Lab, server: Server) -> Iterator[Any]:
+    """A connection to a server, bound as the administrator."""
+    connection = ldap.initialize(server.uri)
     connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
     try:
         yield connection
@@ -45,14 +50,12 @@ def silent(lab: Lab, replica: Server) -> Iterator[None]:
     """A replica of slapd's that tells of no changes: its syncprov is off."""
 
     def switch(value: bytes) -> None:
-        connection = ldap.initialize(replica.uri)
-        connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
-        found = connection.search_s(
-            "cn=config", ldap.SCOPE_SUBTREE, "(olcOverlay=syncprov)", ["1.1"]
-        )
-        for dn, _ in found:
-            connection.modify_s(dn, [(ldap.MOD_REPLACE, "olcDisabled", [value])])
-        connection.unbind_s()
+        with bound_to(lab, replica) as connection:
+            found = connection.search_s(
+                "cn=config", ldap.SCOPE_SUBTREE, "(olcOverlay=syncprov)", ["1.1"]
+            )
+            for dn, _ in found:
+                connection.modify_s(dn, [(ldap.MOD_REPLACE, "olcDisabled", [value])])
 
     switch(b"TRUE")
     try:

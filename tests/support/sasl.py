@@ -24,8 +24,9 @@ import ldap
 import pytest
 
 from ldapslam.lab.certificates import Authority, KeyPair
-from ldapslam.lab.people import ADMIN_DN, PEOPLE_DN
+from ldapslam.lab.people import PEOPLE_DN
 from support.lab import Lab
+from support.replication import supplier_of
 
 REALM = "LDAPSLAM.TEST"
 PASSWORDS = {"user.0": b"one ring", "user.1": b"mellon, friend"}
@@ -74,16 +75,10 @@ def sasl_lab(
 
 def set_passwords(lab: Lab, passwords: Mapping[str, bytes]) -> None:
     """In clear, by uid of the lab's people."""
-    connection = ldap.initialize(lab.supplier.uri)
-    try:
-        connection.simple_bind_s(ADMIN_DN, lab.supplier.admin_password_file.read_text())
+    with supplier_of(lab) as connection:
         for user, password in passwords.items():
-            connection.modify_s(
-                f"uid={user},{PEOPLE_DN}",
-                [(ldap.MOD_REPLACE, "userPassword", [password])],
-            )
-    finally:
-        connection.unbind_s()
+            value = [(ldap.MOD_REPLACE, "userPassword", [password])]
+            connection.modify_s(f"uid={user},{PEOPLE_DN}", value)
 
 
 @pytest.fixture(scope="session")

@@ -12,14 +12,8 @@ Tree = dict[str, dict[str, list[bytes]]]
 
 def tree(lab: Lab) -> Tree:
     """DN -> user attributes of every entry of the supplier."""
-    connection = ldap.initialize(lab.supplier.uri)
-    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
-    try:
-        suffix = lab.people_dn.partition(",")[2]
-        found = connection.search_ext_s(suffix, ldap.SCOPE_SUBTREE)
-        return {
-            dn: {name: sorted(values) for name, values in attributes.items()}
-            for dn, attributes in found
-        }
-    finally:
-        connection.unbind_s()
+    found = lab.search(lab.supplier, lab.suffix, ldap.SCOPE_SUBTREE, ["*"])
+    return {
+        dn: {name: sorted(values) for name, values in attributes.items()}
+        for dn, attributes in found.items()
+    }
