@@ -22,11 +22,14 @@ from ldapslam.base.errors import (
     NotEnoughAgents,
     RunAborted,
     RunNotFound,
+    TlsHandshakeFailed,
 )
+from ldapslam.lab.certificates import Authority
 from ldapslam.transport.messages import PROTOCOL_VERSION, error_of
 from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 from support.intervals import stored_intervals
+from support.lab import Lab
 
 #: 1 s in intervals of 200 ms, and the drain.
 PLANNED = list(range(6))
@@ -302,3 +305,30 @@ def test_a_second_agent_of_the_same_name_is_refused(
         assert fleet.agents()["a"].state == "idle"
     finally:
         other.close()
+
+
+def test_the_jobs_authority_travels_to_the_agents_that_have_a_share_of_the_load(
+    fleet: FleetOfProcesses, lab: Lab, tmp_path: Path
+) -> None:
+    fleet.start("a", "b")
+    text = job_text(
+        lab.supplier.ldaps_uri,
+        duration="400ms",
+        clients=1,
+        tls={"ca_file": "certs/ca.pem"},
+    )
+    run_id = fleet.submit(text, files={"certs/ca.pem": lab.ca_file.read_bytes()})
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "finished", fleet.logs()
+    assert list(status.agents) == ["a"]
+    assert [event.kind for event in status.events] == ["agents_left_out"]
+
+    other = Authority(tmp_path).ca_file.read_bytes()
+    run_id = fleet.submit(text, files={"certs/ca.pem": other})
+    error = error_of(fleet.wait_for(run_id, "failed").failure)
+    assert isinstance(error, TlsHandshakeFailed)
+    assert "unknown authority" in str(error)
+    work = fleet.folder / "spool" / "a" / "work"
+    fleet.wait_until(
+        lambda: not list(work.iterdir()), "nothing of the job stays on the agent"
+    )

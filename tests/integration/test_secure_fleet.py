@@ -22,23 +22,11 @@ import pytest
 
 from ldapslam.results.digest import sha256_of
 from support.command_line import Running, ldapslam
+from support.fleet import job_text
 from support.lab import Lab
 from support.waiting import wait_until
 
 BIN = Path(sys.executable).parent
-
-JOB = """\
-name: secure
-targets: {{directory: "{uri}"}}
-run: {{duration: 1s, interval: 500ms}}
-agents: {{names: [joined, issued]}}
-streams:
-  - name: readers
-    target: directory
-    load: {{clients: 4, think_time: 2ms}}
-    operations:
-      - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
-"""
 
 
 def own_address() -> str:
@@ -152,7 +140,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureFleet]:
 
 def test_a_job_runs_over_mutual_tls(fleet: SecureFleet, lab: Lab) -> None:
     job = fleet.folder / "job.yaml"
-    job.write_text(JOB.format(uri=lab.supplier.uri))
+    agents = {"names": ["joined", "issued"]}
+    job.write_text(job_text(lab.supplier.uri, agents=agents))
     code, out, err = fleet.call("olga", "submit", job, "--wait", "--json")
     # the wire is tested, not whether this machine is fit to measure
     assert code in (0, 3), err

@@ -103,3 +103,13 @@ def test_many_operations_are_counted_as_the_server_does(
     miscounted = ("numSubordinates",)
     result = check(directory, job, timeout_s=600, ignore=miscounted)
     assert operation_count(result, directory) > 16_600 * scale
+
+
+def test_tree_is_as_it_was_unless_something_was_done(directory: Directory) -> None:
+    before, seven = directory.tree(), person("7")
+    assert len(before) == PEOPLE + 2
+    assert before[seven]["entryuuid"]
+    assert differences(before, directory.tree()) == []
+    assert differences(before, {**before, "uid=x": {}}) == ["uid=x: was left"]
+    changed = {**before, seven: {**before[seven], "sn": [b"Else"]}}
+    assert differences(before, changed) == [f"{seven}: sn: [b'Allen'] became [b'Else']"]

@@ -10,6 +10,7 @@ import pytest
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli import main
+from ldapslam.cli.job_files.first_job import _pattern_of
 from ldapslam.cli.submission import JobFile, checked_request
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.studies.points import load_points
@@ -151,3 +152,23 @@ def test_what_cannot_be_made_is_said(
     assert captured.out == ""
     assert message in " ".join(captured.err.split())
     assert Path("mine.yaml").read_text() == "name: mine\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "pattern"),
+    [
+        (["user.3", "user.12", "user.0"], "user.[0-12]"),
+        (["emp00001", "emp00499"], "emp[1-499%00000]"),
+        (["1@a.de", "20@a.de"], "[1-20]@a.de"),
+        (["AT-07-1", "AT-07-2"], "AT-07-[1-2]"),
+        # nothing that one pattern draws
+        (["emp1", "emp01"], ""),
+        (["emp1", "anna"], ""),
+        (["a1", "b2"], ""),
+        (["a[1", "a[2"], ""),
+        (["emp1"], ""),
+        ([], ""),
+    ],
+)
+def test_numbered_values_have_a_pattern(values: list[str], pattern: str) -> None:
+    assert _pattern_of(values) == pattern

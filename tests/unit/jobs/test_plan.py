@@ -15,7 +15,7 @@ from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import BindSettings, TlsSettings
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.plan import StreamPlan, agent_plan
+from ldapslam.jobs.plan import StreamPlan, agent_plan, participants, share
 from ldapslam.jobs.rates.profile import FOREVER_NS, hold, ramp
 
 TEXT = """\
@@ -149,3 +149,21 @@ def test_plans_of_all_agents_sum_to_the_job(
 def test_agent_that_does_not_exist_is_refused(index: int, count: int) -> None:
     with pytest.raises(ValueError, match="agent"):
         agent_plan(job(), index, count, seed=1)
+
+
+PARTS = st.integers(1, 200)
+
+
+@given(total=st.integers(0, 500), parts=PARTS)
+def test_share_counts_the_numbers_that_are_dealt_to_the_part(
+    total: int, parts: int
+) -> None:
+    shares = [share(total, parts, index) for index in range(parts)]
+    assert shares == [len(range(index, total, parts)) for index in range(parts)]
+    assert participants(total, parts) == sum(number > 0 for number in shares)
+
+
+@pytest.mark.parametrize(("parts", "index"), [(0, 0), (3, 3), (3, -1)])
+def test_part_that_does_not_exist_is_refused(parts: int, index: int) -> None:
+    with pytest.raises(ValueError, match="part"):
+        share(10, parts, index)
