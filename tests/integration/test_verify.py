@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent._engine import Responder
+from ldapslam.cli import main
 from ldapslam.studies.runner import Ended, Journal
 from support.command_line import ldapslam
 
@@ -119,12 +120,16 @@ _THRESHOLD = "UPDATE run SET plan = replace(plan, 'p50 < 1s', 'p50 < 2s')"
     ],
 )
 def test_an_altered_run_is_refused(
-    run: Path, change: Callable[[Path], None], named: str
+    run: Path,
+    change: Callable[[Path], None],
+    named: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     change(run)
-    ended = ldapslam("results", "verify", run, cwd=run)
-    assert (ended.returncode, ended.stdout) == (3, "")
-    assert named in " ".join(ended.stderr.split())
+    code = main.run(["results", "verify", str(run)])
+    said = capsys.readouterr()
+    assert (code, said.out) == (3, "")
+    assert named in " ".join(said.err.split())
 
 
 def test_the_file_itself_may_be_named(run: Path) -> None:
@@ -187,9 +192,14 @@ def test_the_folder_of_a_study_stands_for_its_runs(
     ],
 )
 def test_a_file_that_is_no_result_is_not_verified(
-    tmp_path: Path, name: str, text: str, code: int
+    tmp_path: Path,
+    name: str,
+    text: str,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / name).write_text(text)
-    ended = ldapslam("results", "verify", tmp_path, cwd=tmp_path)
-    assert (ended.returncode, ended.stdout) == (code, "")
-    assert ended.stderr
+    assert main.run(["results", "verify", str(tmp_path)]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err

@@ -81,6 +81,8 @@ ALLOWS_ALL = json.dumps({"targets": ["any"], "secrets": ["any"], "classes": ["an
 def _serve(options: dict[str, Any], forks: ForkServer | None) -> None:
     if build := options.get("build"):
         vars(client)["__version__"] = str(build)
+    # an agent of a user waits for two seconds when the store is busy
+    vars(client)["_STORE_PAUSE_S"] = 0.2
     settings = AgentSettings(
         name=options["name"],
         spool=Path(options["spool"]),
