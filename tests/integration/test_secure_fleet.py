@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,8 +24,6 @@ from support.command_line import Running, ldapslam
 from support.fleet import job_text
 from support.lab import Lab
 from support.waiting import wait_until
-
-BIN = Path(sys.executable).parent
 
 
 def own_address() -> str:

@@ -10,6 +10,7 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.lab import Choices, Lab, LabError
 from ldapslam.lab.ds389 import programs as ds389_programs
+from ldapslam.lab.site import last_words
 from ldapslam.lab.slapd import slapd
 
 
@@ -124,3 +125,14 @@ def test_a_back_end_that_the_build_lacks_is_refused_with_the_one_it_has(
     with pytest.raises(ConfigError, match="has no back end bdb") as caught:
         lab.up()
     assert caught.value.hint == "--backend mdb"
+
+
+def test_a_389_ds_is_quoted_from_its_log_of_errors(tmp_path: Path) -> None:
+    log = tmp_path / "ns-slapd.log"
+    assert last_words(log) == "it said nothing"
+    log.write_text("started\n")
+    assert last_words(log) == "started"
+    (tmp_path / "log").mkdir()
+    lines = "[27/Nov] - INFO - main - up\n[27/Nov] - ERR - main - no disk\n"
+    (tmp_path / "log" / "errors").write_text(lines)
+    assert last_words(log) == "ERR - main - no disk"
