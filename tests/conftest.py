@@ -12,6 +12,7 @@ import os
 import platform
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -29,7 +30,13 @@ _SUPPORT = Path(__file__).with_name("support")
 # Processes of the tests import `support`, too; before any fork server is described.
 _PATH = str(_SUPPORT.parent), os.environ.get("PYTHONPATH")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
-pytest_plugins = sorted(f"support.{path.stem}" for path in _SUPPORT.glob("*.py"))
+#: The process that starts the workers of `-n` collects no tests.
+_ONLY_STARTS_WORKERS = "-n" in sys.argv and "PYTEST_XDIST_WORKER" not in os.environ
+pytest_plugins = (
+    []
+    if _ONLY_STARTS_WORKERS
+    else sorted(f"support.{path.stem}" for path in _SUPPORT.glob("*.py"))
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ _STREAM = {
 }
 
 
+@cache
 def bad_jobs() -> dict[str, dict[str, Any]]:
     """Return all cases by name."""
     cases: dict[str, dict[str, Any]] = yaml.safe_load(CASES.read_text())
