@@ -161,7 +161,7 @@ def test_what_cannot_be_made_is_said(
         (["emp00001", "emp00499"], "emp[1-499%00000]"),
         (["1@a.de", "20@a.de"], "[1-20]@a.de"),
         (["AT-07-1", "AT-07-2"], "AT-07-[1-2]"),
-        # nothing that one pattern draws
+        # nothing that a single pattern draws
         (["emp1", "emp01"], ""),
         (["emp1", "anna"], ""),
         (["a1", "b2"], ""),
