@@ -157,7 +157,7 @@ async def schedules(scene: Scene) -> None:
 
     made = sorted(await scene.agree(states))
     assert made
-    turns = (Change.CHANGE_PAUSE, Change.CHANGE_DISABLE, Change.CHANGE_RESUME)
+    turns = (Change.CHANGE_PAUSE, Change.CHANGE_RESUME)
     changes = [
         Change(schedule=name, change=turn)
         for turn in turns * (CALLS // len(made) + 1)
