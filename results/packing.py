@@ -13,7 +13,7 @@ from ldapslam.base.errors import StoreError
 from ldapslam.proto.common_pb2 import Snapshot
 
 #: What a report may unpack to: some thousand operations, and so many times what it is
-#: packed. Usual ones have the triple; streams that are idle, a thousand times.
+#: packed. Usual reports have the triple; idle streams, a thousand times.
 MAX_SNAPSHOT_BYTES = 32 << 20
 _MOST_TIMES, _MOST_BESIDE = 1024, 65_536
 #: An agent packs once an interval; unpacking takes as long at any level.

@@ -267,8 +267,8 @@ class ClientProcess:
                 stopping.wait(left_s - _SLEEP_S)
 
     def _make_usable(self) -> int:
-        """Reconnect where that is needed. Returns when the connection was made; 0: the
-        last one is used on."""
+        """Reconnect where that is needed. Returns when the connection was made; 0: it
+        was made before."""
         policy, client = self._plan.connection, self._client
         if client._connection is None and not client._is_lost:
             return 0

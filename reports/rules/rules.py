@@ -263,7 +263,7 @@ def _counts_reached(evidence: Evidence) -> Finding:
     "the generator could not make connections",
 )
 def _connections_made(evidence: Evidence) -> Finding:
-    """Of all attempts, as one that fails is tried again at once."""
+    """Attempts are counted, not connections: a failed attempt is repeated."""
     wrong, remedies = [], []
     for name, stream in evidence.collected.streams.items():
         own = {cause: stream.counters[cause] for cause in OWN_CAUSES}

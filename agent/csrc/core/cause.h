@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a connection could not be made: the causes, and whose they are. */
+/* Causes of a failed set-up of a connection: the generator's and the target's. */
 #ifndef SLAM_CAUSE_H
 #define SLAM_CAUSE_H
 
@@ -33,7 +33,7 @@ slam_cause_is_own(enum slam_cause cause)
     return cause >= SLAM_CAUSE_no_port;
 }
 
-/* Of a failed connect or socket call. */
+/* The cause of a failed connect or socket call. */
 static inline enum slam_cause
 slam_cause_of_errno(int fault)
 {

@@ -43,7 +43,7 @@
     X(unexpected_messages)                                                             \
     X(notices)         /* unsolicited notifications */                                 \
     X(stamps_missing)  /* responses without a usable kernel stamp */                   \
-    X(shared_stamps)   /* responses whose stamp is also another one's */               \
+    X(shared_stamps)   /* responses with the stamp of another response */              \
     X(binds)           /* of set-up; binds of operations are counted there */          \
     X(extended)        /* StartTLS */                                                  \
     X(unbinds)         /* of closing */                                                \
