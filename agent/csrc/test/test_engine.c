@@ -431,7 +431,8 @@ test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
     CHECK(collect(&t));
     CHECK(is_balanced(&t));
     CHECK_EQ(t.completed, 0);
-    CHECK_EQ(t.disconnects, 12);
+    /* a set-up that the kernel accepts for a server that ends is lost, too */
+    CHECK(t.disconnects >= 12);
     CHECK(t.unresolved >= 6);
     end();
 }
@@ -514,14 +515,14 @@ collect_times(uint64_t sums[SLAM_METRICS], uint64_t *disconnects)
 }
 
 static void
-test_client_waits_for_the_connection_that_it_has_lost(void)
+test_wait_for_a_connection_that_was_lost_is_in_no_response_time(void)
 {
     /* one request in five is never answered, and its connection lost by that */
     static const struct slam_delay delays[] = {{4, MS}, {1, 10 * SLAM_NS_PER_S}};
 
     for (int thinks = 0; thinks < 2; thinks++) {
         struct slam_stream_settings closed = stream_config(false);
-        uint64_t sums[SLAM_METRICS], disconnects, waits_ns;
+        uint64_t sums[SLAM_METRICS], disconnects;
 
         closed.request_timeout_ns = 50 * MS;
         closed.think_time_ns = thinks ? MS : 0;
@@ -530,12 +531,9 @@ test_client_waits_for_the_connection_that_it_has_lost(void)
         CHECK(add(&closed));
         CHECK(prepare_and_start());
         CHECK(collect_times(sums, &disconnects));
-        /* a connection comes back after 50 ms or more; the last of each client may not
-         */
-        waits_ns = sums[SLAM_RESPONSE_TIME] - sums[SLAM_SERVICE_TIME];
         CHECK(disconnects > 12);
-        CHECK(waits_ns >= (disconnects - 6) * 50 * MS);
-        CHECK(sums[SLAM_SEND_LAG] < waits_ns / 4);
+        CHECK_EQ(sums[SLAM_RESPONSE_TIME],
+                 sums[SLAM_SERVICE_TIME] + sums[SLAM_SEND_LAG]);
         end();
     }
 }
@@ -884,7 +882,7 @@ main(void)
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
     RUN(test_step_of_the_wall_clock_costs_no_stamp);
     RUN(test_responses_of_one_read_share_its_stamp);
-    RUN(test_client_waits_for_the_connection_that_it_has_lost);
+    RUN(test_wait_for_a_connection_that_was_lost_is_in_no_response_time);
     RUN(test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned);
     RUN(test_destroy_in_mid_run_joins_every_thread);
     RUN(test_closed_port_fails_prepare_with_uri_and_stage);
