@@ -100,7 +100,11 @@ _SCHEDULE = {
         "List the schedules with their next five times, or all about SCHEDULE.",
         "fleet.schedule",
     ),
-    "set": Entry("Make SCHEDULE active, pause it, or disable it.", "fleet.schedule"),
+    "set": Entry(
+        "Make SCHEDULE active, or pause it: it begins no runs until it is active "
+        "again.",
+        "fleet.schedule",
+    ),
     "remove": Entry("Remove SCHEDULE; runs that it made stay.", "fleet.schedule"),
 }
 _PKI = {

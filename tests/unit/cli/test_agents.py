@@ -35,8 +35,8 @@ BUSY = pb.AgentStatus(
         spool_reports=7,
     ),
 )
-#: An older agent, or one that has only just come.
-BARE = pb.AgentStatus(name="load2", state="idle", silent_ns=0, limits_json="[1")
+#: It has only just come.
+BARE = pb.AgentStatus(name="load2", state="idle", silent_ns=0)
 
 
 class FakeClient:
