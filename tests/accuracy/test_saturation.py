@@ -127,15 +127,17 @@ def run_once(
 
 
 def wait_for_load(server: Responder, run: Running, nice: int) -> None:
-    """Meanwhile the command's sessions get their priority."""
+    """Meanwhile the command's own sessions get their priority."""
     command = psutil.Process(run.process.pid)
+    own = os.getsid(0)
     deadline_s = time.monotonic() + TIMEOUT_S
     while server.counts()["search"] < 10:
         assert run.process.poll() is None, run.stderr
         assert time.monotonic() < deadline_s, run.stderr
-        with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
             for process in (command, *command.children(recursive=True)):
-                set_session_priority(process.pid, nice)
+                if os.getsid(process.pid) != own:
+                    set_session_priority(process.pid, nice)
         time.sleep(0.01)
 
 
