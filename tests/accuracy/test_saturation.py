@@ -105,6 +105,8 @@ def run_once(
     with ExitStack() as stack:
         with on_cpu(clients_cpus):
             run = stack.enter_context(Running("run", job, "--json", cwd=folder))
+            if clients_cpus:  # it is forked from a process that has all CPUs
+                os.sched_setaffinity(run.process.pid, clients_cpus)
             rivals = stack.enter_context(Rivals(8 if is_starved else 0))
         wait_for_load(server, run, _STARVED if is_starved else FIRST)
         rivals.go()
