@@ -13,9 +13,9 @@ from ldapslam.base.errors import StoreError
 from ldapslam.proto.common_pb2 import Snapshot
 
 #: What a report may unpack to: some thousand operations, and so many times what it is
-#: packed. Usual reports have the triple; idle streams, a thousand times.
+#: packed. Usual reports have the triple; thousands of like rows, 66 times.
 MAX_SNAPSHOT_BYTES = 32 << 20
-_MOST_TIMES, _MOST_BESIDE = 1024, 65_536
+_MOST_TIMES, _MOST_BESIDE = 256, 65_536
 #: An agent packs once an interval; unpacking takes as long at any level.
 _LEVEL = 6
 
