@@ -107,6 +107,7 @@ class LiveStatistics:
         }
         # streams without connections send nothing
         names = {*rows, *+gauges["down_ns"]}
+        length_s = window.length_ns() / _NS_PER_S
         has_time = workers["wall_ns"] > 0
         busy = workers["busy_ns"][has_time] / workers["wall_ns"][has_time]
         return IntervalFigures(
@@ -119,7 +120,7 @@ class LiveStatistics:
                     self._plan.stream(name),
                     rows.get(name, {}),
                     {gauge: sums[name] for gauge, sums in gauges.items()},
-                    window.length_ns() / _NS_PER_S,
+                    length_s,
                 )
                 for name in _in_order(names, [one.name for one in self._plan.streams])
             ],
@@ -134,6 +135,7 @@ class _Part(NamedTuple):
 
     planned: PlannedOperation
     rows: Sequence[OperationRows]
+    times: Histogram
 
 
 def _in_order(names: Iterable[str], planned: Sequence[str]) -> list[str]:
@@ -162,7 +164,7 @@ def _stream_figures(
     if length_s > 0:
         figures.connections_down = gauges["down_ns"] / _NS_PER_S / length_s
     parts = [
-        _Part(planned.operation(name), operations[name])
+        _Part(planned.operation(name), rows := operations[name], _response_times(rows))
         for name in _in_order(operations, [one.name for one in planned.operations])
     ]
     for part in parts:
@@ -177,7 +179,7 @@ def _set_figures(
     figures: StreamFigures | OperationFigures, parts: Sequence[_Part], length_s: float
 ) -> None:
     failures: Counter[int] = Counter()
-    for planned, rows in parts:
+    for planned, rows, _ in parts:
         figures.completed += _count(rows, "completed")
         figures.errors += _count(rows, "failed", "timed_out", "unresolved")
         if planned.kind == "search":
@@ -191,7 +193,8 @@ def _set_figures(
     for code, count in failures.most_common(1):
         if count:
             figures.error_code = code
-    _set_times(figures, _response_times(row for part in parts for row in part.rows))
+    times = [part.times for part in parts]
+    _set_times(figures, times[0] if len(times) == 1 else Histogram.union(times))
 
 
 def _count(rows: Iterable[OperationRows], *counters: str) -> int:
