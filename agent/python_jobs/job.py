@@ -381,9 +381,10 @@ class Client:
 
     def count_connection(self, *, failed: bool = False) -> None:
         """Count a connection that is not `connection`, or one that was refused."""
-        self._recorder.count("connect_failures" if failed else "connects")
         if failed:
-            self._recorder.count("other_cause")
+            self._recorder.failed(0)
+        else:
+            self._recorder.count("connects")
 
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Store a note (JSON), which result.json shows below the agent's `notes` of

@@ -115,7 +115,7 @@ server_of(const struct slam_conn *conn)
     return &conn->flow->servers[conn->request.uri_index];
 }
 
-/* Has a connection that is down set up, not before due_ns. */
+/* Has a connection set up again, not before due_ns. */
 static void
 reconnect(struct slam_conn *conn, uint64_t due_ns)
 {
@@ -149,8 +149,8 @@ await_server(struct slam_conn *conn, uint64_t attempted_ns)
         return;
     }
     server->probe = conn;
-    STAILQ_FOREACH(waiting, &server->waiting, in_waiting)
-    wait_as(waiting, conn);
+    STAILQ_FOREACH (waiting, &server->waiting, in_waiting)
+        wait_as(waiting, conn);
     reconnect(conn, attempted_ns + PROBE_NS);
 }
 
@@ -164,8 +164,7 @@ follow(struct slam_flow *flow, struct slam_server *server, uint64_t now_ns)
     while ((conn = STAILQ_FIRST(&server->waiting)) != NULL) {
         STAILQ_REMOVE_HEAD(&server->waiting, in_waiting);
         slam_conn_move(conn, SLAM_CONN_FOLLOW);
-        slam_connector_submit(flow->worker->config.connector, &conn->request,
-                              now_ns + slam_rng_below(&flow->reconnect_rng, spread_ns));
+        reconnect(conn, now_ns + slam_rng_below(&flow->reconnect_rng, spread_ns));
     }
     server->waiting_count = 0;
 }
