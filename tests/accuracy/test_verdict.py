@@ -18,6 +18,7 @@ from ldapslam.base.errors import ExitCode
 from support.command_line import COMMAND, environment
 from support.engine import start_responder
 from support.figures import value_of
+from support.processes import processes_below
 
 pytestmark = pytest.mark.accuracy
 
@@ -35,13 +36,12 @@ streams:
 """
 
 
-def engine_process(parent: psutil.Process) -> psutil.Process:
+def engine_process(parent: int) -> psutil.Process:
     """The process below `parent` that runs the engine."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        for process in parent.children(recursive=True):
-            if "ldapslam.agent.engine.process" in process.cmdline():
-                return process
+        for process in processes_below(parent, "ldapslam.agent.engine.process"):
+            return process
         time.sleep(0.01)
     raise AssertionError("there is no engine process")
 
@@ -56,7 +56,7 @@ def test_engine_stopped_for_300_ms_makes_the_run_invalid(tmp_path: Path) -> None
     ) as run:
         while server.counts()["search"] < _RATE_PER_S and run.poll() is None:
             time.sleep(0.001)
-        engine = engine_process(psutil.Process(run.pid))
+        engine = engine_process(run.pid)
         engine.send_signal(signal.SIGSTOP)
         time.sleep(0.3)
         engine.send_signal(signal.SIGCONT)

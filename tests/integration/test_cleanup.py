@@ -15,6 +15,7 @@ import yaml
 
 from support.command_line import TIMEOUT_S, Running, ldapslam
 from support.lab import Lab
+from support.processes import processes_below
 from support.tree import tree
 
 JOB = """\
@@ -50,11 +51,7 @@ def clean_up_facts(result: dict[str, Any]) -> dict[str, Any]:
 
 def child_of(running: Running, title: str) -> psutil.Process:
     """Its agent or the engine's process of that."""
-    [child] = [
-        child
-        for child in psutil.Process(running.process.pid).children(recursive=True)
-        if " ".join(child.cmdline()).startswith(title)
-    ]
+    [child] = processes_below(running.process.pid, title)
     return child
 
 

@@ -4,18 +4,17 @@ becomes of them then is never the end of the run."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.records import MonitorSeries
 from support.fleet import FINAL, FleetOfProcesses, job_text
+from support.processes import processes_below
 
 HOST = [{"host": "replica", "every": "100ms"}]
 
@@ -27,13 +26,12 @@ def fleet(lasting_fleet: FleetOfProcesses) -> FleetOfProcesses:
 
 def monitor_pids(fleet: FleetOfProcesses) -> list[int]:
     """Processes of the agents that observe."""
-    pids = []
-    for agent in ("a", "b"):
-        for child in psutil.Process(fleet.processes[agent].pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if "ldapslam.agent.monitoring.process" in child.cmdline():
-                    pids.append(child.pid)
-    return pids
+    agents = (fleet.processes[name].pid for name in ("a", "b"))
+    return [
+        process.pid
+        for agent in agents
+        for process in processes_below(agent, "ldapslam.agent.monitoring.process")
+    ]
 
 
 def wait_for_one_monitor(fleet: FleetOfProcesses) -> None:

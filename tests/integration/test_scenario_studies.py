@@ -17,6 +17,7 @@ import pytest
 
 from support.command_line import Running, ldapslam
 from support.lab import Lab
+from support.processes import processes_below
 from support.waiting import wait_until
 
 STUDIES = Path(__file__).parents[2] / "configs" / "studies"
@@ -211,9 +212,9 @@ def _server_of_lab(process: psutil.Process) -> tuple[psutil.Process, Path]:
     """The first server of a lab that is coming up, and the folder of the lab."""
     deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
-        for child in process.children(True):
+        # a slapd that only says its version has no folder
+        for child in processes_below(process.pid, "/ldapslam-lab-"):
             with contextlib.suppress(psutil.NoSuchProcess):
-                # a slapd that only says its version has no folder
                 at = re.search(
                     r"(/[^ ]*)?/ldapslam-lab-[^/ ]+", " ".join(child.cmdline())
                 )

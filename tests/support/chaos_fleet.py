@@ -29,6 +29,7 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 from support.counting_ldap import CountingLdap
 from support.fleet import FleetOfProcesses, Process
+from support.processes import processes_below
 from support.relay import Relay
 from support.report_relay import ReportRelay
 from support.tallied_engine import tallied_engine
@@ -147,14 +148,8 @@ class ChaosFleet(FleetOfProcesses):
 
     def engine(self, agent: str) -> psutil.Process | None:
         """The agent's engine process, if it has one."""
-        try:
-            children = psutil.Process(self.processes[agent].pid).children()
-            for child in children:
-                if any(part.endswith(_ENGINE_SCRIPT) for part in child.cmdline()):
-                    return child
-        except psutil.NoSuchProcess:
-            pass  # the agent, or the engine, has just ended
-        return None
+        engines = processes_below(self.processes[agent].pid, _ENGINE_SCRIPT)
+        return engines[0] if engines else None
 
     def submit_load(self, **fields: Any) -> str:
         """A run of `load_text`."""

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of a command, found by their command lines."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psutil
+
+
+def processes_below(pid: int, part: str) -> list[psutil.Process]:
+    """Descendants of a process whose command line, joined by blanks, has this part.
+
+    Empty when the process is gone. One that ends meanwhile is left out.
+    """
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # or a zombie
+                if part in " ".join(process.cmdline()):
+                    found.append(process)
+    return found
