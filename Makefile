@@ -45,8 +45,11 @@ LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --upgrade \
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 
+# Two targets at a time: mypy has one thread.
+MAKEFLAGS += -j2
+
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check check-full ctest mutate bench bench-fleet proto man pages \
+.PHONY: help setup demo test check types style check-full ctest mutate bench bench-fleet proto man pages \
 	site format lock wheel bundle image clean
 
 help: ## this list
@@ -65,11 +68,15 @@ test: check ctest site ## the checkers and the tests; what CI runs
 	.ci/system-packages $(PYTHON) test
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not accuracy and not long"
 
-check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated code
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+check: types style ## formatting, lint, types, architecture, generated code
+
+types: setup $(STAMPS)/dev
 	$(BIN)/mypy $(PACKAGES:%=-p ldapslam.%)
 	$(BIN)/mypy tests benchmarks docs
+
+style: setup $(STAMPS)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
@@ -188,11 +195,11 @@ $(STAMPS)/ldapslam-$(INSTALL): $(STAMPS)/dependencies $(INPUTS)
 	    $(if $(filter editable,$(INSTALL)),--editable) .
 	@rm -f $(STAMPS)/ldapslam-* && touch $@
 
-$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
+$(STAMPS)/dev: $(STAMPS)/ldapslam-$(INSTALL) pyproject.toml
 	$(BIN)/python -m pip install -q $(if $(CI),-r requirements-dev.lock,--group dev)
 	@touch $@
 
-$(STAMPS)/release: $(STAMPS)/ldapslam-$(INSTALL) pyproject.toml
+$(STAMPS)/release: $(STAMPS)/dev pyproject.toml
 	$(BIN)/python -m pip install -q $(if $(CI),-r requirements-dev.lock,--group release)
 	@touch $@
 
