@@ -33,8 +33,8 @@ def main() -> int:
     engine, here = Path(sys.argv[1]), Path(__file__).parent
     _load(_ENGINE, engine)
     _load(_COLUMNS, engine.with_name(engine.name.replace("_engine", "_columns")))
-    tables = here.parent / "unit" / "results" / "test_tables.py"
-    return pytest.main(["-q", "-p", "no:cacheprovider", str(here), str(tables)])
+    histograms = here.parent / "unit" / "results" / "test_histogram.py"
+    return pytest.main(["-q", "-p", "no:cacheprovider", str(here), str(histograms)])
 
 
 if __name__ == "__main__":
