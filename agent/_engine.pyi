@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
+from mmap import mmap
 from typing import Any
 
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
@@ -36,7 +37,9 @@ class Engine:
         realtime: bool = True,
         spin_ns: int = 20000,
         max_pdu_bytes: int = 16777216,
-    ) -> None: ...
+        lease: mmap | None = None,
+    ) -> None:
+        """`lease`: 8 bytes of memory, see agent/lease.py; None: it never ends."""
     def add_stream(self, stream: StreamPlan, /) -> int:
         """With its operations and scripts, its password resolved."""
     def prepare(self) -> None: ...

@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 
 from ldapslam.agent.assignment import store_files
 from ldapslam.agent.fork_server import ENGINE, MONITOR, ForkedProcess, ForkServer
+from ldapslam.agent.lease import Lease
 from ldapslam.base.child import command_of
 from ldapslam.base.errors import EngineError
 from ldapslam.base.files import private
@@ -153,6 +154,12 @@ class EngineChild(_Child[pb.EngineRequest, pb.EngineEvent]):
     _module = ENGINE
     _request_type = pb.EngineRequest
     _event_type = pb.EngineEvent
+
+    def __init__(
+        self, process: asyncio.subprocess.Process | ForkedProcess, folder: Path
+    ) -> None:
+        super().__init__(process, folder)
+        self.lease = Lease(folder)
 
 
 class MonitorChild(_Child[MonitorRequest, MonitorEvent]):

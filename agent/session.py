@@ -217,15 +217,13 @@ class Slot:
             case machine.LaunchEngine(run_id):
                 await self._launch(run_id)
             case machine.StartEngine(t0_mono_ns, lease_until_mono_ns):
-                start = engine_pb2.StartEngine(
-                    t0_mono_ns=t0_mono_ns, lease_until_mono_ns=lease_until_mono_ns
-                )
+                self._extend_lease(lease_until_mono_ns)
+                start = engine_pb2.StartEngine(t0_mono_ns=t0_mono_ns)
                 await self._tell(engine_pb2.EngineRequest(start=start))
                 # only now: gRPC keeps a command until the next one
                 trim_heap()
             case machine.ExtendLease(until_mono_ns):
-                lease = engine_pb2.ExtendLease(until_mono_ns=until_mono_ns)
-                await self._tell(engine_pb2.EngineRequest(lease=lease))
+                self._extend_lease(until_mono_ns)
             case machine.DrainEngine():
                 stop = engine_pb2.StopEngine()
                 await self._tell(engine_pb2.EngineRequest(stop=stop))
@@ -294,6 +292,10 @@ class Slot:
         if self._child is not None:
             self._child.kill()
             self._child = None
+
+    def _extend_lease(self, until_mono_ns: int) -> None:
+        if self._child is not None:
+            self._child.lease.extend(until_mono_ns)
 
     async def _tell(self, request: engine_pb2.EngineRequest) -> None:
         if self._child is not None:

@@ -26,7 +26,7 @@ from ldapslam.proto import bounds_pb2 as ldapslam_dot_proto_dot_bounds__pb2
 from ldapslam.proto import common_pb2 as ldapslam_dot_proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bldapslam/proto/engine.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/bounds.proto\x1a\x1bldapslam/proto/common.proto\"\xc5\x01\n\rEngineRequest\x12-\n\x07prepare\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.PrepareEngineH\x00\x12)\n\x05start\x18\x02 \x01(\x0b\x32\x18.ldapslam.v1.StartEngineH\x00\x12\'\n\x04stop\x18\x03 \x01(\x0b\x32\x17.ldapslam.v1.StopEngineH\x00\x12)\n\x05lease\x18\x04 \x01(\x0b\x32\x18.ldapslam.v1.ExtendLeaseH\x00\x42\x06\n\x04kind\"\xd6\x01\n\rPrepareEngine\x12\'\n\x03run\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.RunAssignment\x12\x15\n\x05\x61gent\x18\x02 \x01(\tB\x06\x82\xb5\x18\x02\x18\x01\x12\x0f\n\x07workers\x18\x03 \x01(\r\x12\x10\n\x08realtime\x18\x04 \x01(\x08\x12\x1f\n\x0c\x66iles_folder\x18\x05 \x01(\tB\t\x82\xb5\x18\x05\x08\xa0\x1f\x18\x03\x12 \n\rledger_folder\x18\x06 \x01(\tB\t\x82\xb5\x18\x05\x08\xa0\x1f\x18\x03\x12\x1f\n\x0blimits_json\x18\x07 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80\x04\x18\x02\">\n\x0bStartEngine\x12\x12\n\nt0_mono_ns\x18\x01 \x01(\x03\x12\x1b\n\x13lease_until_mono_ns\x18\x02 \x01(\x03\"\x0c\n\nStopEngine\"$\n\x0b\x45xtendLease\x12\x15\n\runtil_mono_ns\x18\x01 \x01(\x03\"\xa3\x02\n\x0b\x45ngineEvent\x12)\n\x05ready\x18\x01 \x01(\x0b\x32\x18.ldapslam.v1.EngineReadyH\x00\x12-\n\x07started\x18\x02 \x01(\x0b\x32\x1a.ldapslam.v1.EngineStartedH\x00\x12)\n\x08snapshot\x18\x03 \x01(\x0b\x32\x15.ldapslam.v1.SnapshotH\x00\x12/\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1b.ldapslam.v1.EngineFinishedH\x00\x12&\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x14.ldapslam.v1.FailureH\x00\x12.\n\x0b\x63leaning_up\x18\x06 \x01(\x0b\x32\x17.ldapslam.v1.CleaningUpH\x00\x42\x06\n\x04kind\"W\n\x0b\x45ngineReady\x12\x1e\n\nfacts_json\x18\x01 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80@\x18\x02\x12\x16\n\x0einterval_count\x18\x02 \x01(\r\x12\x10\n\x08grace_ns\x18\x03 \x01(\x04\"\'\n\rEngineStarted\x12\x16\n\x0estart_error_ns\x18\x01 \x01(\x03\"O\n\x0e\x45ngineFinished\x12\x1e\n\nfacts_json\x18\x01 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80@\x18\x02\x12\x1d\n\x0c\x65\x61rly_reason\x18\x02 \x01(\tB\x07\x82\xb5\x18\x03\x08\xa0\x1f\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bldapslam/proto/engine.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/bounds.proto\x1a\x1bldapslam/proto/common.proto\"\x9a\x01\n\rEngineRequest\x12-\n\x07prepare\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.PrepareEngineH\x00\x12)\n\x05start\x18\x02 \x01(\x0b\x32\x18.ldapslam.v1.StartEngineH\x00\x12\'\n\x04stop\x18\x03 \x01(\x0b\x32\x17.ldapslam.v1.StopEngineH\x00\x42\x06\n\x04kind\"\xd6\x01\n\rPrepareEngine\x12\'\n\x03run\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.RunAssignment\x12\x15\n\x05\x61gent\x18\x02 \x01(\tB\x06\x82\xb5\x18\x02\x18\x01\x12\x0f\n\x07workers\x18\x03 \x01(\r\x12\x10\n\x08realtime\x18\x04 \x01(\x08\x12\x1f\n\x0c\x66iles_folder\x18\x05 \x01(\tB\t\x82\xb5\x18\x05\x08\xa0\x1f\x18\x03\x12 \n\rledger_folder\x18\x06 \x01(\tB\t\x82\xb5\x18\x05\x08\xa0\x1f\x18\x03\x12\x1f\n\x0blimits_json\x18\x07 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80\x04\x18\x02\"!\n\x0bStartEngine\x12\x12\n\nt0_mono_ns\x18\x01 \x01(\x03\"\x0c\n\nStopEngine\"\xa3\x02\n\x0b\x45ngineEvent\x12)\n\x05ready\x18\x01 \x01(\x0b\x32\x18.ldapslam.v1.EngineReadyH\x00\x12-\n\x07started\x18\x02 \x01(\x0b\x32\x1a.ldapslam.v1.EngineStartedH\x00\x12)\n\x08snapshot\x18\x03 \x01(\x0b\x32\x15.ldapslam.v1.SnapshotH\x00\x12/\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1b.ldapslam.v1.EngineFinishedH\x00\x12&\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x14.ldapslam.v1.FailureH\x00\x12.\n\x0b\x63leaning_up\x18\x06 \x01(\x0b\x32\x17.ldapslam.v1.CleaningUpH\x00\x42\x06\n\x04kind\"W\n\x0b\x45ngineReady\x12\x1e\n\nfacts_json\x18\x01 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80@\x18\x02\x12\x16\n\x0einterval_count\x18\x02 \x01(\r\x12\x10\n\x08grace_ns\x18\x03 \x01(\x04\"\'\n\rEngineStarted\x12\x16\n\x0estart_error_ns\x18\x01 \x01(\x03\"O\n\x0e\x45ngineFinished\x12\x1e\n\nfacts_json\x18\x01 \x01(\tB\n\x82\xb5\x18\x06\x08\x80\x80@\x18\x02\x12\x1d\n\x0c\x65\x61rly_reason\x18\x02 \x01(\tB\x07\x82\xb5\x18\x03\x08\xa0\x1f\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,21 +48,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENGINEFINISHED'].fields_by_name['early_reason']._loaded_options = None
   _globals['_ENGINEFINISHED'].fields_by_name['early_reason']._serialized_options = b'\202\265\030\003\010\240\037'
   _globals['_ENGINEREQUEST']._serialized_start=103
-  _globals['_ENGINEREQUEST']._serialized_end=300
-  _globals['_PREPAREENGINE']._serialized_start=303
-  _globals['_PREPAREENGINE']._serialized_end=517
-  _globals['_STARTENGINE']._serialized_start=519
-  _globals['_STARTENGINE']._serialized_end=581
-  _globals['_STOPENGINE']._serialized_start=583
-  _globals['_STOPENGINE']._serialized_end=595
-  _globals['_EXTENDLEASE']._serialized_start=597
-  _globals['_EXTENDLEASE']._serialized_end=633
-  _globals['_ENGINEEVENT']._serialized_start=636
-  _globals['_ENGINEEVENT']._serialized_end=927
-  _globals['_ENGINEREADY']._serialized_start=929
-  _globals['_ENGINEREADY']._serialized_end=1016
-  _globals['_ENGINESTARTED']._serialized_start=1018
-  _globals['_ENGINESTARTED']._serialized_end=1057
-  _globals['_ENGINEFINISHED']._serialized_start=1059
-  _globals['_ENGINEFINISHED']._serialized_end=1138
+  _globals['_ENGINEREQUEST']._serialized_end=257
+  _globals['_PREPAREENGINE']._serialized_start=260
+  _globals['_PREPAREENGINE']._serialized_end=474
+  _globals['_STARTENGINE']._serialized_start=476
+  _globals['_STARTENGINE']._serialized_end=509
+  _globals['_STOPENGINE']._serialized_start=511
+  _globals['_STOPENGINE']._serialized_end=523
+  _globals['_ENGINEEVENT']._serialized_start=526
+  _globals['_ENGINEEVENT']._serialized_end=817
+  _globals['_ENGINEREADY']._serialized_start=819
+  _globals['_ENGINEREADY']._serialized_end=906
+  _globals['_ENGINESTARTED']._serialized_start=908
+  _globals['_ENGINESTARTED']._serialized_end=947
+  _globals['_ENGINEFINISHED']._serialized_start=949
+  _globals['_ENGINEFINISHED']._serialized_end=1028
 # @@protoc_insertion_point(module_scope)

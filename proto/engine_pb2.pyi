@@ -8,16 +8,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EngineRequest(_message.Message):
-    __slots__ = ("prepare", "start", "stop", "lease")
+    __slots__ = ("prepare", "start", "stop")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
-    LEASE_FIELD_NUMBER: _ClassVar[int]
     prepare: PrepareEngine
     start: StartEngine
     stop: StopEngine
-    lease: ExtendLease
-    def __init__(self, prepare: _Optional[_Union[PrepareEngine, _Mapping]] = ..., start: _Optional[_Union[StartEngine, _Mapping]] = ..., stop: _Optional[_Union[StopEngine, _Mapping]] = ..., lease: _Optional[_Union[ExtendLease, _Mapping]] = ...) -> None: ...
+    def __init__(self, prepare: _Optional[_Union[PrepareEngine, _Mapping]] = ..., start: _Optional[_Union[StartEngine, _Mapping]] = ..., stop: _Optional[_Union[StopEngine, _Mapping]] = ...) -> None: ...
 
 class PrepareEngine(_message.Message):
     __slots__ = ("run", "agent", "workers", "realtime", "files_folder", "ledger_folder", "limits_json")
@@ -38,22 +36,14 @@ class PrepareEngine(_message.Message):
     def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ..., files_folder: _Optional[str] = ..., ledger_folder: _Optional[str] = ..., limits_json: _Optional[str] = ...) -> None: ...
 
 class StartEngine(_message.Message):
-    __slots__ = ("t0_mono_ns", "lease_until_mono_ns")
+    __slots__ = ("t0_mono_ns",)
     T0_MONO_NS_FIELD_NUMBER: _ClassVar[int]
-    LEASE_UNTIL_MONO_NS_FIELD_NUMBER: _ClassVar[int]
     t0_mono_ns: int
-    lease_until_mono_ns: int
-    def __init__(self, t0_mono_ns: _Optional[int] = ..., lease_until_mono_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, t0_mono_ns: _Optional[int] = ...) -> None: ...
 
 class StopEngine(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
-
-class ExtendLease(_message.Message):
-    __slots__ = ("until_mono_ns",)
-    UNTIL_MONO_NS_FIELD_NUMBER: _ClassVar[int]
-    until_mono_ns: int
-    def __init__(self, until_mono_ns: _Optional[int] = ...) -> None: ...
 
 class EngineEvent(_message.Message):
     __slots__ = ("ready", "started", "snapshot", "finished", "failed", "cleaning_up")

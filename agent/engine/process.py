@@ -18,7 +18,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ from ldapslam.agent.engine.setup import (
     with_traces,
 )
 from ldapslam.agent.host import HostSampler, host_facts, shares_host
+from ldapslam.agent.lease import Lease
 from ldapslam.agent.ledgers.cleanup import (
     Operations,
     RunLedgers,
@@ -65,10 +65,6 @@ _log = logging.getLogger(__name__)
 
 _SNAPSHOT_WAIT_NS = 1_000_000_000
 _START_POLL_S = 0.001
-#: How often it is looked whether the host was suspended, and for how long it may be.
-_LOOK_NS = 1_000_000_000
-_LONGEST_SLEEP_NS = 1_000_000_000
-
 
 Pipe = pipe.Pipe[pb.EngineRequest, pb.EngineEvent]
 
@@ -81,6 +77,7 @@ class RunProcess:
         self._run = request.run
         self._request = request
         self._job = load_assignment(request.run, Path(request.files_folder))
+        self._lease = Lease(Path(request.files_folder))
         self._plan = native_first(
             agent_plan(
                 self._job,
@@ -112,7 +109,9 @@ class RunProcess:
         }
         run_id, folder = self._run.run_id, self._request.ledger_folder
         with run_ledgers(folder, run_id, self._plan) as ledgers:
-            engine = compose(self._plan, self._new_engine, self._limits, ledgers.folder)
+            engine = compose(
+                self._plan, self._new_engine, self._limits, ledgers.folder, self._lease
+            )
             try:
                 try:
                     engine.prepare()
@@ -138,7 +137,10 @@ class RunProcess:
         # late, so that a broken module is a failure like others
         module = importlib.import_module("ldapslam.agent._engine")
         engine: Engine = module.Engine(
-            self._plan, workers=self._workers, realtime=self._request.realtime
+            self._plan,
+            workers=self._workers,
+            realtime=self._request.realtime,
+            lease=self._lease.memory,
         )
         return engine
 
@@ -157,13 +159,15 @@ class RunProcess:
         ledgers.note_begin(time.time() + (t0_mono_ns - time.monotonic_ns()) / 1e9)
         engine.start(t0_mono_ns)
         with (
-            stop_on_request(
-                self._pipe, engine, request.start.lease_until_mono_ns
-            ) as lease,
+            stop_on_request(self._pipe, engine),
             contextlib.closing(self._new_hiccup_meter()) as meter,
         ):
             sampler = self._wait_for_start(engine, t0_mono_ns, meter)
-            self._pass_snapshots_on(engine, sampler, ledgers)
+            end_ns = self._pass_snapshots_on(engine, sampler, ledgers)
+        early_reason = ""
+        if end_ns < self._plan.boundaries_ns[-1] and self._lease.is_over:
+            early_reason = "its agent did not extend the lease"
+            _log.error("the load ended: %s", early_reason)
         # the others were in `ready`
         self._facts = ledgers.clean_up(self._tell_of_clean_up)
         self._facts["later_operations"] = added(
@@ -171,7 +175,7 @@ class RunProcess:
         )
         self._pipe.send(
             finished=pb.EngineFinished(
-                facts_json=self._facts_json(engine), early_reason=lease.over_reason
+                facts_json=self._facts_json(engine), early_reason=early_reason
             )
         )
 
@@ -203,7 +207,8 @@ class RunProcess:
 
     def _pass_snapshots_on(
         self, engine: Part, sampler: HostSampler, ledgers: RunLedgers
-    ) -> None:
+    ) -> int:
+        """When the last one ended, in ns after T0."""
         names = stream_names(self._plan)
         index = 0
         is_final = False
@@ -222,6 +227,8 @@ class RunProcess:
                 )
             )
             index += 1
+            end_ns: int = snapshot["end_ns"]
+        return end_ns
 
     def _facts_json(self, engine: Part) -> str:
         granted = engine.facts()
@@ -229,55 +236,22 @@ class RunProcess:
         return facts_json({**self._facts, **granted})
 
 
-@dataclass(slots=True)
-class Lease:
-    """The agent's word that load is still wanted."""
-
-    #: Why the load ended without the agent's word, or empty.
-    over_reason: str = ""
-
-
-def _asleep_ns() -> int:
-    """How long this host was suspended since it booted: CLOCK_MONOTONIC, which leases
-    are in, stood still then, and those who gave the lease did not wait."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-
-
 @contextlib.contextmanager
-def stop_on_request(
-    pipe: Pipe, engine: Part, lease_until_mono_ns: int
-) -> Iterator[Lease]:
-    """Within, a request, or a lease that is not extended, stops the engine at once."""
+def stop_on_request(pipe: Pipe, engine: Part) -> Iterator[None]:
+    """Within, a request stops the engine at once."""
     guard = threading.Lock()
     is_over = False
-    lease = Lease()
 
     def wait() -> None:
-        until_mono_ns, asleep_ns = lease_until_mono_ns, _asleep_ns()
-        why = ""
-        while not why:
-            look_ns = time.monotonic_ns() + _LOOK_NS
-            request = pipe.next_before(min(until_mono_ns, look_ns))
-            if _asleep_ns() - asleep_ns > _LONGEST_SLEEP_NS:
-                why = "its host was suspended meanwhile"
-            elif request is None and time.monotonic_ns() >= until_mono_ns:
-                why = "its agent did not extend the lease"
-            elif request is not None and request.WhichOneof("kind") != "lease":
-                break
-            elif request is not None:
-                until_mono_ns = request.lease.until_mono_ns
+        pipe.next()
         with guard:
-            if is_over:
-                return
-            if why:
-                lease.over_reason = why
-                _log.error("the load ends: %s", why)
-            engine.stop()
+            if not is_over:
+                engine.stop()
 
     thread = threading.Thread(target=wait, name="stop", daemon=True)
     thread.start()
     try:
-        yield lease
+        yield
     finally:
         with guard:
             is_over = True

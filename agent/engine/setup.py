@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.lease import Lease
 from ldapslam.jobs.plan import AgentPlan, ReplayPlan, StreamPlan
 from ldapslam.jobs.replay.read import prepare, read_logs
 from ldapslam.jobs.replay.trace import Identity, Schedule, write_trace
@@ -130,6 +131,7 @@ def compose(
     new_native: Callable[[], Engine],
     limits: AgentLimits,
     ledger_folder: Path | None,
+    lease: Lease,
 ) -> Part:
     """The engine of a plan, with its streams; a Composite with Python streams."""
     kinds = {stream.engine for stream in plan.streams}
@@ -143,7 +145,7 @@ def compose(
     # late: most runs have no Python streams
     from ldapslam.agent.python_jobs.streams import PythonStreams
 
-    return Composite(native, PythonStreams(plan, limits))
+    return Composite(native, PythonStreams(plan, limits, lease))
 
 
 class Composite:

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import ldap
 
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.lease import Lease
 from ldapslam.agent.python_jobs import job as python_job
 from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 from ldapslam.base import process
@@ -74,6 +75,7 @@ class ClientStream:
     python: PythonStream
     run: AgentPlan
     limits: AgentLimits
+    lease: Lease
     job_class: type[PythonJob]
     recorder: SharedRecorder
     #: For each client, its own counts: see Client.
@@ -90,6 +92,7 @@ class ClientProcess:
         self._class_path = stream.python.class_path
         self._options = stream.python.options
         self._recorder = stream.recorder
+        self._lease = stream.lease
         self._index = index
         self._channel = channel
         self._sending = threading.Lock()
@@ -145,7 +148,7 @@ class ClientProcess:
 
     def _check_stopped(self, error: RunStopped) -> None:
         """RunAborted when the class itself raised it: a client less is another load."""
-        is_over = time.monotonic_ns() >= self._recorder.end_ns()
+        is_over = self._lease.is_over or time.monotonic_ns() >= self._recorder.end_ns()
         if not is_over and not self._client._stopping.is_set():
             raise RunAborted(
                 f"{self._class_path!r} raised RunStopped before the load was over",
@@ -322,6 +325,8 @@ class ClientProcess:
             self._wait_until(min(end_ns, now_ns + _TALLY_NS))
 
     def _session(self, job: PythonJob, due_ns: int) -> None:
+        if self._lease.is_over:
+            raise RunStopped
         client = self._client
         client._due_ns = due_ns
         client._recorded = None

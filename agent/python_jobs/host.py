@@ -32,6 +32,7 @@ from typing import Any, NoReturn
 
 from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.lease import Lease
 from ldapslam.agent.python_jobs import client as python_client
 from ldapslam.agent.python_jobs.client import ClientStream, described, end_with_parent
 from ldapslam.agent.python_jobs.job import REQUEST_KINDS, PythonJob
@@ -131,9 +132,11 @@ class Host:
         plan: AgentPlan,
         streams: dict[int, StreamPlan],
         limits: AgentLimits,
+        lease: Lease,
         parent: Channel,
     ) -> None:
         self._plan = plan
+        self._lease = lease
         self._parent = parent
         self._streams = [
             self._open(number, stream, limits) for number, stream in streams.items()
@@ -158,6 +161,7 @@ class Host:
                 python=python,
                 run=run,
                 limits=limits,
+                lease=self._lease,
                 job_class=find_class(python),
                 recorder=SharedRecorder(run, plan, number, len(python.operations)),
                 counters=tuple(
@@ -330,6 +334,8 @@ class Host:
             boundary_ns += self._t0_ns
             while (left_ns := min(boundary_ns, self._end_ns) - time.monotonic_ns()) > 0:
                 self._take_messages(left_ns)
+            if self._lease.is_over:
+                self._stop(time.monotonic_ns())
             self._parent.send(("interval", self._close()))
             if self._end_ns <= boundary_ns:
                 break
@@ -371,8 +377,8 @@ def main(descriptor: int) -> int:
     end_with_parent(os.getppid())
     parent = Channel(descriptor)
     try:
-        plan, streams, limits = parent.recv()
-        Host(plan, streams, limits, parent).serve()
+        plan, streams, limits, folder = parent.recv()
+        Host(plan, streams, limits, Lease(folder), parent).serve()
     except (EOFError, BrokenPipeError):
         return process.EXIT_ORPHANED
     except BaseException as error:

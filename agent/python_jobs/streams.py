@@ -20,6 +20,7 @@ from typing import Any
 import ldap
 
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.lease import Lease
 from ldapslam.base.errors import ConfigError, FleetError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan
 
@@ -37,7 +38,7 @@ _STOP_AHEAD_NS = 10_000_000
 class PythonStreams:
     """All streams of a plan that are Python's."""
 
-    def __init__(self, plan: AgentPlan, limits: AgentLimits) -> None:
+    def __init__(self, plan: AgentPlan, limits: AgentLimits, lease: Lease) -> None:
         self._plan = dataclasses.replace(plan, streams=(), population=None)
         self._streams = {
             number: stream
@@ -45,6 +46,7 @@ class PythonStreams:
             if stream.engine == "python"
         }
         self._limits = limits
+        self._lease = lease
         self._class_paths = {
             stream.name: stream.python.class_path
             for stream in self._streams.values()
@@ -83,7 +85,7 @@ class PythonStreams:
                 pass_fds=[theirs.fileno()],
             )
         self._channel = Channel(ours.detach())
-        self._send(self._plan, self._streams, self._limits)
+        self._send(self._plan, self._streams, self._limits, self._lease.folder)
         deadline_s = time.monotonic() + limit_s
         while not self._is_ready:
             if not self._take_message(deadline_s):

@@ -4,16 +4,19 @@ stands still, about arrivals, and about themselves."""
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ldapslam.agent._engine import Responder
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.lease import Lease
 from ldapslam.agent.python_jobs.job import SUCCEEDED
 from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.load import load_job_text
@@ -87,8 +90,18 @@ def drive(
     plan = agent_plan(
         load_job_text(text.encode(), file="truth.yaml", base=None), 0, 1, 7
     )
-    streams = PythonStreams(plan, AgentLimits())
     outcome = Outcome()
+    with tempfile.TemporaryDirectory() as folder:
+        lease = Lease(Path(folder))
+        lease.extend(time.monotonic_ns() + 60 * S)
+        streams = PythonStreams(plan, AgentLimits(), lease)
+        drive_streams(streams, outcome, meanwhile)
+    return outcome
+
+
+def drive_streams(
+    streams: PythonStreams, outcome: Outcome, meanwhile: Callable[[], None]
+) -> None:
     try:
         streams.prepare()
         streams.start(time.monotonic_ns() + S // 2)
@@ -104,7 +117,6 @@ def drive(
         helper.join()
     finally:
         streams.close()
-    return outcome
 
 
 def new_responder(delay_ns: int) -> Responder:

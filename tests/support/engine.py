@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ldapslam.agent import _engine
+from ldapslam.agent.lease import Lease
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,
@@ -370,16 +372,19 @@ def new_engine(
     duration_ns: int = 300 * MS,
     interval_ns: int = 100 * MS,
     measure_ns: tuple[int, int] | None = None,
+    lease: Path | None = None,
     **changes: Any,
 ) -> _engine.Engine:
-    """An engine with its streams, not yet prepared."""
+    """An engine with its streams, not yet prepared; its lease is in that folder."""
     boundaries = [*range(interval_ns, duration_ns, interval_ns), duration_ns]
     start_ns, end_ns = measure_ns or (0, duration_ns)
-    options = {
+    options: dict[str, Any] = {
         name: changes.pop(name)
         for name in ("workers", "realtime", "spin_ns", "max_pdu_bytes")
         if name in changes
     }
+    if lease is not None:
+        options["lease"] = Lease(lease).memory
     run: dict[str, Any] = {
         "agent_index": 0,
         "agent_count": 1,

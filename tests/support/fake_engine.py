@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from ldapslam.agent.engine.process import RunProcess, main
+from ldapslam.agent.lease import Lease
 from ldapslam.jobs.plan import StreamPlan
 from ldapslam.proto.fields import PACKED
 from support.rows import OperationRow, StreamRow, snapshot_of
@@ -32,8 +33,11 @@ _NEVER_S = 3600.0
 class FakeEngine:
     """Keeps the engine's contract (agent/_engine.pyi) without doing its work."""
 
-    def __init__(self, boundaries_ns: tuple[int, ...], behaviour: str) -> None:
+    def __init__(
+        self, boundaries_ns: tuple[int, ...], lease: Lease, behaviour: str
+    ) -> None:
         self._boundaries_ns = boundaries_ns
+        self._lease = lease
         self._behaviour = behaviour
         self._stopped = threading.Event()
         self._streams: list[int] = []
@@ -61,6 +65,7 @@ class FakeEngine:
             due_ns = self._t0_ns + self._boundaries_ns[index]
             left_ns = due_ns - time.monotonic_ns()
             is_final = self._stopped.wait(max(0, min(left_ns, timeout_ns)) / 1e9)
+            is_final |= self._lease.is_over
             if not is_final and left_ns > timeout_ns:
                 return None
         end_ns = time.monotonic_ns() - self._t0_ns
@@ -117,7 +122,7 @@ class FakeRun(RunProcess):
         return []
 
     def _new_engine(self) -> Any:
-        return FakeEngine(self._plan.boundaries_ns, self.behaviour)
+        return FakeEngine(self._plan.boundaries_ns, self._lease, self.behaviour)
 
 
 def fake_main(behaviour: str) -> int:

@@ -54,7 +54,8 @@ slam_engine_create(const struct slam_engine_config *config, struct slam_engine *
                                          .measure_start_ns = config->measure_start_ns,
                                          .measure_end_ns = config->measure_end_ns,
                                          .ramp_up_ns = config->ramp_up_ns,
-                                         .grace_ns = config->grace_ns};
+                                         .grace_ns = config->grace_ns,
+                                         .lease_ns = config->lease_ns};
     atomic_init(&e->timeline.stop_ns, UINT64_MAX);
     atomic_init(&e->timeline.abort, false);
     *out = e;

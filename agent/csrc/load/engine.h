@@ -31,6 +31,9 @@ struct slam_engine_config {
     bool realtime;    /* ask for SCHED_FIFO: open streams' workers, all at T0 */
     uint64_t spin_ns; /* polled, not slept, before a paced send; with SCHED_FIFO only */
     size_t max_pdu_bytes;
+    /* When the load ends unless somebody writes a later time, CLOCK_BOOTTIME; NULL:
+     * never. Read by all workers until destroy. */
+    const _Atomic uint64_t *lease_ns;
 };
 
 int slam_engine_create(const struct slam_engine_config *config,

@@ -174,7 +174,8 @@ struct slam_timeline {
     /* Early end, UINT64_MAX: none. A worker reads the clock first and this second; the
      * writer sets a time ahead: so all workers close the same intervals. */
     _Atomic uint64_t stop_ns;
-    atomic_bool abort; /* leave at once, without drain */
+    const _Atomic uint64_t *lease_ns; /* CLOCK_BOOTTIME; nothing is sent from then on */
+    atomic_bool abort;                /* leave at once, without drain */
     /* Workers that have something to do before stop_ns; 0: the run may end. */
     _Atomic uint32_t unfinished;
 };

@@ -12,6 +12,10 @@
 struct slam_conn;
 struct slam_flow;
 
+/* An open loop that is later than this has stood still: what was due meanwhile is
+ * dropped, for sent at once it would be a burst that nobody asked for. */
+#define SLAM_STOOD_STILL_NS SLAM_NS_PER_S
+
 struct slam_load_model {
     bool has_backlog; /* sessions wait for a slot, and their wait is measured */
 

@@ -129,6 +129,7 @@ run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 {
     struct open_load *load = flow->load;
     uint64_t late_ns = slam_since_ns(now_ns, load->next_ns);
+    bool stood_still = late_ns > SLAM_STOOD_STILL_NS;
 
     if (flow->backlog_len == 0 || now_ns > load->late_until_ns ||
         late_ns > load->late_ns) {
@@ -143,9 +144,9 @@ run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 
         draw_next(flow);
         record->scheduled++;
-        if (flow->backlog_len == 0 && begin_session(flow, &arrival, 0))
+        if (!stood_still && flow->backlog_len == 0 && begin_session(flow, &arrival, 0))
             continue;
-        if (flow->backlog_len == load->backlog_cap) {
+        if (stood_still || flow->backlog_len == load->backlog_cap) {
             record->dropped++;
             continue;
         }

@@ -115,50 +115,19 @@ begin_open(struct slam_flow *flow)
 }
 
 static void
-arrive(struct slam_flow *flow, const struct slam_trace_record *record)
+arrive(struct slam_flow *flow, const struct slam_trace_record *record, bool stood_still)
 {
     struct slam_conn *conn = &flow->conns[record->connection / flow->stream->carriers];
     struct replayed *replayed = replayed_of(conn);
     uint64_t at_ns = intended_ns(flow, record);
 
     schedule(flow, record, at_ns);
-    if (replayed->due == 0 && slam_conn_available(conn) > 0) {
+    if (!stood_still && replayed->due == 0 && slam_conn_available(conn) > 0) {
         send_next(conn, at_ns, replayed->free_since_ns);
         return;
     }
     replayed->due++;
     flow->backlog_len++;
-}
-
-static void
-run_open(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
-{
-    struct replay_load *load = flow->load;
-
-    while (load->next_ns <= now_ns && load->next_ns < limit_ns) {
-        uint64_t offset = load->cursor;
-
-        seek(flow, slam_trace_following(flow->stream->trace, offset));
-        arrive(flow, slam_trace_at(flow->stream->trace, offset));
-    }
-}
-
-static void
-ready_open(struct slam_conn *conn)
-{
-    struct slam_flow *flow = conn->flow;
-    struct replayed *replayed = replayed_of(conn);
-
-    if (slam_conn_available(conn) == 0)
-        return;
-    replayed->free_since_ns = conn->received_ns;
-    if (replayed->due > 0) {
-        replayed->due--;
-        flow->backlog_len--;
-        send_next(conn,
-                  intended_ns(flow, slam_trace_at(flow->stream->trace, replayed->next)),
-                  conn->received_ns);
-    }
 }
 
 static void
@@ -178,6 +147,40 @@ drop_open(struct slam_flow *flow)
         }
     }
     flow->backlog_len = 0;
+}
+
+static void
+run_open(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
+{
+    struct replay_load *load = flow->load;
+    bool stood_still = slam_since_ns(now_ns, load->next_ns) > SLAM_STOOD_STILL_NS;
+
+    while (load->next_ns <= now_ns && load->next_ns < limit_ns) {
+        uint64_t offset = load->cursor;
+
+        seek(flow, slam_trace_following(flow->stream->trace, offset));
+        arrive(flow, slam_trace_at(flow->stream->trace, offset), stood_still);
+    }
+    if (stood_still)
+        drop_open(flow);
+}
+
+static void
+ready_open(struct slam_conn *conn)
+{
+    struct slam_flow *flow = conn->flow;
+    struct replayed *replayed = replayed_of(conn);
+
+    if (slam_conn_available(conn) == 0)
+        return;
+    replayed->free_since_ns = conn->received_ns;
+    if (replayed->due > 0) {
+        replayed->due--;
+        flow->backlog_len--;
+        send_next(conn,
+                  intended_ns(flow, slam_trace_at(flow->stream->trace, replayed->next)),
+                  conn->received_ns);
+    }
 }
 
 const struct slam_load_model slam_replay_open_model = {.has_backlog = true,

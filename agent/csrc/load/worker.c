@@ -39,6 +39,15 @@ end_ns(const struct slam_timeline *t)
     return slam_earlier_ns(stop, planned);
 }
 
+/* Nothing may be sent any more. A suspended host's CLOCK_MONOTONIC stands still. */
+static bool
+must_leave(const struct slam_timeline *t)
+{
+    return atomic_load_explicit(&t->abort, memory_order_relaxed) ||
+           (t->lease_ns && slam_clock_read_ns(CLOCK_BOOTTIME) >=
+                               atomic_load_explicit(t->lease_ns, memory_order_relaxed));
+}
+
 static bool
 close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
 {
@@ -274,6 +283,8 @@ wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_n
         record->wait_ns += after_ns - now_ns;
     else if (n == 0)
         record->spin_ns += after_ns - now_ns;
+    if (must_leave(worker->config.timeline))
+        return;
     for (int i = 0; i < n; i++) {
         prefetch(worker, events, n, i);
         handle_event(worker, &events[i]);
@@ -327,7 +338,7 @@ wait_for_start(struct slam_worker *worker)
     uint64_t lead_ns = is_raised ? START_PRIORITY_NS : 0;
     uint64_t now_ns;
 
-    while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {
+    while (!must_leave(t)) {
         uint64_t start_ns = slam_earlier_ns(t->t0_ns, end_ns(t));
 
         now_ns = slam_clock_mono_ns();
@@ -359,7 +370,7 @@ worker_loop(struct slam_worker *worker)
     bool planned_closed = false;
 
     wait_for_start(worker);
-    while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {
+    while (!must_leave(t)) {
         /* the clock first, the end second: see slam_timeline.stop_ns */
         uint64_t now_ns = slam_clock_mono_ns();
         uint64_t run_end_ns = end_ns(t);

@@ -10,26 +10,48 @@
 struct engine_object {
     struct slam_py_object base;
     PyObject *keep; /* a list: what the engine's settings point to */
+    Py_buffer lease;
 };
+
+/* Holds the memory of a lease, or None. Returns 0, or -1 with an exception. */
+static int
+take_lease(struct engine_object *self, PyObject *lease,
+           struct slam_engine_config *config)
+{
+    PyBuffer_Release(&self->lease);
+    if (lease == Py_None)
+        return 0;
+    if (PyObject_GetBuffer(lease, &self->lease, PyBUF_SIMPLE) != 0)
+        return -1;
+    if (self->lease.len != sizeof(*config->lease_ns) ||
+        (uintptr_t)self->lease.buf % sizeof(*config->lease_ns) != 0) {
+        PyErr_SetString(PyExc_ValueError, "a lease is one aligned word of 8 bytes");
+        return -1;
+    }
+    config->lease_ns = self->lease.buf;
+    return 0;
+}
 
 static int
 engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"plan",    "workers",       "realtime",
-                            "spin_ns", "max_pdu_bytes", NULL};
+    static char *names[] = {"plan",          "workers", "realtime", "spin_ns",
+                            "max_pdu_bytes", "lease",   NULL};
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_engine_config config = {0};
     struct slam_engine *engine = NULL;
     unsigned long long spin = 20000, max_pdu = 16u << 20;
     int realtime = 1;
-    PyObject *plan;
+    PyObject *plan, *lease = Py_None;
     char err[SLAM_ERR_LEN];
     int rc;
 
     if (slam_py_check_new(self_object) != 0)
         return -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$IpKK", names, &plan,
-                                     &config.workers, &realtime, &spin, &max_pdu))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$IpKKO", names, &plan,
+                                     &config.workers, &realtime, &spin, &max_pdu,
+                                     &lease) ||
+        take_lease(self, lease, &config) != 0)
         return -1;
     if (!self->keep)
         self->keep = PyList_New(0);
@@ -58,6 +80,7 @@ engine_dealloc(PyObject *self)
 {
     close_now(self);
     Py_CLEAR(((struct engine_object *)self)->keep);
+    PyBuffer_Release(&((struct engine_object *)self)->lease);
     slam_py_free(self);
 }
 

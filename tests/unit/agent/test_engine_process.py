@@ -13,8 +13,8 @@ import pytest
 
 from ldapslam.agent.admission.admit import check_open_files, raise_open_files
 from ldapslam.agent.assignment import load_assignment, store_files
-from ldapslam.agent.engine import process
 from ldapslam.agent.engine.process import RunProcess, stop_on_request, typed_error
+from ldapslam.agent.lease import Lease
 from ldapslam.base.causes import OWN_CAUSES
 from ldapslam.base.errors import (
     BindRejected,
@@ -180,24 +180,14 @@ class StoppableEngine:
         self.stopped.set()
 
 
-#: A lease that does not end.
-LONG = 1 << 62
-
-
 class FakePipe:
-    """Gives the requests that it has, or that come in time."""
+    """Gives the requests that come."""
 
     def __init__(self) -> None:
         self.requests: queue.SimpleQueue[pb.EngineRequest] = queue.SimpleQueue()
-        self.deadlines: list[int] = []
 
-    def next_before(self, mono_ns: int) -> pb.EngineRequest | None:
-        self.deadlines.append(mono_ns)
-        try:
-            left_s = (mono_ns - time.monotonic_ns()) / 1e9
-            return self.requests.get(timeout=max(0.0, left_s))
-        except queue.Empty:
-            return None
+    def next(self) -> pb.EngineRequest:
+        return self.requests.get()
 
 
 STOP = pb.EngineRequest(stop=pb.StopEngine())
@@ -205,39 +195,29 @@ STOP = pb.EngineRequest(stop=pb.StopEngine())
 
 def test_a_request_stops_the_engine_from_beside() -> None:
     pipe, engine = FakePipe(), StoppableEngine()
-    with stop_on_request(pipe, engine, LONG) as lease:  # type: ignore[arg-type]
+    with stop_on_request(pipe, engine):  # type: ignore[arg-type]
         pipe.requests.put(STOP)
         assert engine.stopped.wait(5.0)
-    assert lease.over_reason == ""
-
-
-def test_a_lease_that_is_not_extended_stops_the_engine() -> None:
-    pipe, engine = FakePipe(), StoppableEngine()
-    for until_mono_ns in (7, 9):
-        extension = pb.ExtendLease(until_mono_ns=until_mono_ns)
-        pipe.requests.put(pb.EngineRequest(lease=extension))
-    with stop_on_request(pipe, engine, 5) as lease:  # type: ignore[arg-type]
-        assert engine.stopped.wait(5.0)
-    assert pipe.deadlines == [5, 7, 9]
-    assert lease.over_reason == "its agent did not extend the lease"
-
-
-def test_a_host_that_was_suspended_stops_the_engine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The lease is long, but its time went on without this host's clock."""
-    asleep_ns = iter([10**15, 10**15 + 2 * 10**9])
-    monkeypatch.setattr(process, "_asleep_ns", lambda: next(asleep_ns))
-    pipe, engine = FakePipe(), StoppableEngine()
-    with stop_on_request(pipe, engine, LONG) as lease:  # type: ignore[arg-type]
-        assert engine.stopped.wait(5.0)
-    assert lease.over_reason == "its host was suspended meanwhile"
 
 
 def test_an_engine_that_is_done_is_not_stopped_any_more() -> None:
     pipe, engine = FakePipe(), StoppableEngine()
-    with stop_on_request(pipe, engine, LONG):  # type: ignore[arg-type]
+    with stop_on_request(pipe, engine):  # type: ignore[arg-type]
         (thread,) = (one for one in threading.enumerate() if one.name == "stop")
     pipe.requests.put(STOP)
     thread.join(5.0)
     assert not engine.stopped.is_set()
+
+
+def test_a_lease_is_over_until_it_is_extended_and_while_its_host_is_suspended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, engine = Lease(tmp_path), Lease(tmp_path)
+    assert engine.is_over
+    agent.extend(time.monotonic_ns() + 60 * 10**9)
+    assert not engine.is_over
+    read = time.clock_gettime_ns
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda id: read(id) + 61 * 10**9)
+    assert engine.is_over
+    agent.extend(time.monotonic_ns() + 60 * 10**9)  # after the host woke up
+    assert not engine.is_over

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
 import pytest
 
+from ldapslam.agent.lease import Lease
 from ldapslam.agent.python_jobs.client import ClientProcess
 from ldapslam.agent.python_jobs.job import PythonJob
 from ldapslam.base.errors import LdapSlamError
@@ -32,6 +34,7 @@ T0 = 50 * S
     ],
 )
 def test_what_a_class_takes_itself_is_send_lag_of_the_next_arrivals(
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     pause_ms: int,
     backlog_ms: list[int],
@@ -52,6 +55,8 @@ def test_what_a_class_takes_itself_is_send_lag_of_the_next_arrivals(
     monkeypatch.setattr(client, "wait", lambda duration_s: pass_by(duration_s * 1e9))
     process = object.__new__(ClientProcess)
     process._recorder, process._client = recorder, client
+    process._lease = Lease(tmp_path)
+    process._lease.extend(1 << 62)
     process._pid, process._sessions = os.getpid(), 0
     monkeypatch.setattr(process, "_make_usable", lambda: 0)
     process._run_open(Busy({"pass_by": pass_by, "pause_s": pause_ms / 1e3}))

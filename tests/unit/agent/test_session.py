@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -32,6 +33,7 @@ class Child:
         self.started, self.killed = asyncio.Event(), asyncio.Event()
         self.may_exit = asyncio.Event()
         self.how = "still there"
+        self.lease = SimpleNamespace(extend=lambda until_mono_ns: None)
 
     async def send(self, request: engine_pb2.EngineRequest) -> None:
         self.started.set()

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a load may go on: a word of memory that an agent shares with its processes.
+
+The agent writes it; whoever sends requests reads it before it sends. So it needs no
+message, and a process that stood still meanwhile knows at once that its time is over.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from pathlib import Path
+
+_BYTES = 8
+
+
+class Lease:
+    """The word, in a file that all map. It begins as over."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make or open the lease of a run in its folder; OSError."""
+        self.folder = folder
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(folder / "lease", flags, 0o600)
+        try:
+            os.ftruncate(descriptor, _BYTES)
+            #: For those that read it without this class.
+            self.memory = mmap.mmap(descriptor, _BYTES)
+        finally:
+            os.close(descriptor)
+        self._until_ns = memoryview(self.memory).cast("Q")
+
+    def extend(self, until_mono_ns: int) -> None:
+        """The load may go on until then, or until as much time has passed while the
+        host was suspended: CLOCK_MONOTONIC stands still then, the word is of
+        CLOCK_BOOTTIME."""
+        asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+        self._until_ns[0] = until_mono_ns + asleep_ns
+
+    @property
+    def is_over(self) -> bool:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= self._until_ns[0]
