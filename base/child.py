@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.base.inert import parse_json
 from ldapslam.base.log_format import format_of_parent, set_up_log
 from ldapslam.base.process import end_with_parent
 
@@ -47,7 +48,7 @@ async def ask(
             await process.wait()
     if process.returncode != 0:
         raise ChildProcessError(f"its process ended with {process.returncode}")
-    found = json.loads(answer)
+    found = parse_json(answer)
     if not isinstance(found, dict):
         raise ValueError("its process gave no answer")
     return found
@@ -58,7 +59,7 @@ def answer(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     set_up_log(format_of_parent())
     end_with_parent()
     try:
-        found = work(json.load(sys.stdin))
+        found = work(parse_json(sys.stdin.read()))
     except LdapSlamError as error:
         found = {"why": str(error)}
     except Exception as error:

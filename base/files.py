@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for their owner alone, written whole or not at all."""
+"""Files for their owner alone, written whole or not at all; JSON files of others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.inert import parse_json
 
 
 def state_folder() -> Path:
@@ -89,6 +91,22 @@ def write_private(path: Path, content: bytes) -> None:
     """`write_whole` with its errors as ConfigError."""
     with errors_of(path):
         write_whole(path, content)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a file; FileNotFoundError without the file, ConfigError
+    without an object in it."""
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file")
+        value = parse_json(path.read_bytes())
+        if not isinstance(value, dict):
+            raise ValueError("it is no JSON object")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{str(path)!r} cannot be read: {error}") from error
+    return value
 
 
 def stamp(path: Path) -> tuple[int, int, int] | None:

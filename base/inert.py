@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of other hosts, made harmless where they are shown.
+"""Texts of other hosts, made harmless where they are shown, and JSON where it is read.
 
 A directory's diagnostic message, an agent's reason or an entry's name may hold what a
 terminal obeys (escape sequences), what changes the direction of a line, what no parser
@@ -8,8 +8,9 @@ of XML takes, or what a spreadsheet takes for a formula.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 # C0 without tab and line feed, DEL, C1, separators of lines, marks of direction, and
@@ -53,3 +54,14 @@ def inert_cell(text: str) -> str:
     """For CSV: a text that a spreadsheet would compute begins with an apostrophe."""
     shown = inert(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def parse_json(
+    text: str | bytes, *, number: Callable[[str], object] | None = None
+) -> Any:
+    """Return the value of a text; ValueError without one. `number` reads numbers that
+    are no integers, and NaN and infinities."""
+    try:
+        return json.loads(text, parse_float=number, parse_constant=number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

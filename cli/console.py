@@ -17,7 +17,7 @@ import click
 
 from ldapslam.base.errors import ConfigError, ConfigErrors, JobErrors, LdapSlamError
 from ldapslam.base.files import errors_of, part_of
-from ldapslam.base.inert import inert
+from ldapslam.base.inert import inert, parse_json
 from ldapslam.base.log_format import is_json
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -174,7 +174,7 @@ def error_document(error: LdapSlamError) -> dict[str, Any]:
     """What stdout holds when a command called with --json fails; never raises."""
     document: dict[str, Any] = {"class": type(error).__name__, "message": str(error)}
     try:
-        document = json.loads(json.dumps(error.to_dict(), default=str))
+        document = parse_json(json.dumps(error.to_dict(), default=str))
     except (AttributeError, TypeError, ValueError, RecursionError):
         document["values"] = {}
     document["hint"] = _hint(error)

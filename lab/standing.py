@@ -23,7 +23,7 @@ from typing import Any
 
 from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.base.files import host_state_folder, locked, write_whole
+from ldapslam.base.files import host_state_folder, locked, read_json, write_whole
 from ldapslam.directory.counts import ServerKind
 from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab.access import Access
@@ -214,8 +214,7 @@ def _is_own_lab(folder: Path) -> bool:
 
 def _read(name: str, folder: Path) -> Description:
     try:
-        description: Description = json.loads((folder / _DESCRIPTION).read_bytes())
+        return read_json(folder / _DESCRIPTION)
     except FileNotFoundError:
         process = running_pid(folder / _PID_OF_UP)
         return {"name": name, "folder": str(folder), "process": process}
-    return description

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ldapslam import __version__
 from ldapslam.base.errors import ConfigError, NotAsJudged
-from ldapslam.base.inert import one_line_texts
+from ldapslam.base.inert import one_line_texts, parse_json
 from ldapslam.base.names import checked_name
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
@@ -189,7 +189,7 @@ def read_result(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
             raise FileNotFoundError(2, "it is no file")
-        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        result: dict[str, Any] = parse_json(path.read_text("utf-8"))
         if "digest" not in result:
             raise NotAsJudged(
                 "it has no digest: it was written before the run was judged, or "

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ldapslam.base.inert import parse_json
 from ldapslam.reports.comparing.comparison import (
     Comparison,
     Side,
@@ -103,7 +104,7 @@ def compared_studies(
             points.setdefault(values, {}).setdefault(name, []).append(one)
     made, left_out = [], []
     for text, by_study in points.items():
-        values, sides, reasons = json.loads(text), list[Side](), []
+        values, sides, reasons = parse_json(text), list[Side](), []
         for name, folder in folders.items():
             side = _side(name, by_study.get(name, ()), folder / RUNS)
             if isinstance(side, Side):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.base.inert import parse_json
 from ldapslam.jobs.load import load_job_text
 from ldapslam.reports.typeset import flattened
 
@@ -36,7 +37,7 @@ def load_of(manifest: Mapping[str, Any]) -> Load:
         job = load_job_text(text, file="", base=None, overrides=overrides)
     except (LdapSlamError, ValueError):
         return {"job": str(manifest.get("job_hash") or "")[:12]}
-    content: dict[str, Any] = json.loads(job.canonical_text())
+    content: dict[str, Any] = parse_json(job.canonical_text())
     content = {key: one for key, one in content.items() if key not in _NO_LOAD}
     content.get("bind", {}).pop("password", None)
     return dict(flattened(content))

@@ -23,7 +23,7 @@ from typing import Any
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError, NotAsJudged
 from ldapslam.base.files import errors_of
-from ldapslam.base.inert import one_line_texts
+from ldapslam.base.inert import one_line_texts, parse_json
 from ldapslam.base.names import checked_name
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.connection_settings import ConnectionSettings
@@ -147,13 +147,13 @@ def journal_in(folder: Path) -> tuple[Mapping[str, Any], list[Ended]]:
     try:
         head, *lines = (folder / JOURNAL).read_text("utf-8").split("\n")
         # what comes after the last line feed is still being written
-        return dict(json.loads(head)["study"]), list(map(_ended, lines[:-1]))
+        return dict(parse_json(head)["study"]), list(map(_ended, lines[:-1]))
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"{folder / JOURNAL}: cannot be read: {error}") from error
 
 
 def _ended(line: str) -> Ended:
-    content = json.loads(line)
+    content = parse_json(line)
     checked_name(content["folder"])
     return Ended(**one_line_texts(content))
 

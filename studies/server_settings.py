@@ -21,7 +21,7 @@ from typing import Any
 import ldap
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.files import host_state_folder, locked, write_private
+from ldapslam.base.files import host_state_folder, locked, read_json, write_private
 from ldapslam.base.uri import server_of
 from ldapslam.directory.access import target_error
 from ldapslam.directory.control_connection import ControlConnection, text_of
@@ -139,10 +139,9 @@ def change(place: Place, value: str, access: ConnectionSettings) -> None:
 def _read(file: Path) -> dict[str, Any]:
     """What a study has noted; the same of none."""
     try:
-        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        return read_json(file)
     except FileNotFoundError:
         return {"folder": "", "study": "", "settings": []}
-    return found
 
 
 def _before(document: Mapping[str, Any]) -> dict[Place, _Before]:

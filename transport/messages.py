@@ -19,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import FleetError, LdapSlamError
-from ldapslam.base.inert import one_line, one_line_texts
+from ldapslam.base.inert import one_line, one_line_texts, parse_json
 from ldapslam.base.names import MAX_NAME, is_name
 from ldapslam.proto import bounds_pb2
 from ldapslam.proto import common_pb2 as pb
@@ -181,7 +181,7 @@ def facts_json(facts: Mapping[str, Any]) -> str:
 def decode_facts(text: str) -> dict[str, Any]:
     """A JSON object, not nested too deep, with texts of one line."""
     try:
-        facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
+        facts = parse_json(text or "{}", number=_finite)
         # half a surrogate pair is valid JSON but no text
         json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):

@@ -17,6 +17,7 @@ from typing import Any
 
 from ldapslam.agent.admission.target_rules import DEFAULT_RULES, TargetRule, parse_rules
 from ldapslam.base.errors import AgentLimitExceeded, LdapSlamError
+from ldapslam.base.inert import parse_json
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.rates.profile import peak_rate
@@ -67,7 +68,7 @@ class AgentLimits:
     @classmethod
     def from_json(cls, text: str) -> AgentLimits:
         """The limits that `to_json` gave; without a text, those of the defaults."""
-        values: dict[str, Any] = json.loads(text or "{}")
+        values: dict[str, Any] = parse_json(text or "{}")
         values["targets"] = parse_rules(values.pop("targets", ()))
         for name in ("logs", "imports", "secrets", "classes", "own_files"):
             values[name] = tuple(values.pop(name, ()))

@@ -29,6 +29,7 @@ from typing import Any
 
 from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.base.files import private, write_whole
+from ldapslam.base.inert import parse_json
 from ldapslam.base.names import is_name
 from ldapslam.base.secrets import SecretRef
 from ldapslam.jobs.connection_settings import (
@@ -106,7 +107,7 @@ def _write_plan(folder: Path, content: Mapping[str, Any]) -> None:
 
 def note_begin(folder: Path, begun_s: float) -> None:
     """No add is sent before that moment."""
-    content = json.loads((folder / _PLAN).read_text(encoding="utf-8"))
+    content = parse_json((folder / _PLAN).read_text(encoding="utf-8"))
     _write_plan(folder, {**content, "begun_s": begun_s})
 
 
@@ -135,7 +136,7 @@ def read_plan(folder: Path, *, resolve_anew: bool = False) -> CleanUpPlan:
     """The plan that make_folder wrote; `resolve_anew` drops the servers' addresses."""
     path = folder / _PLAN
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
         if content["format"] != _FORMAT:
             raise ValueError(f"format {content['format']!r}")
         lock, begun_s = folder / _LOCK, content["begun_s"]

@@ -32,6 +32,7 @@ import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.base.inert import parse_json
 from ldapslam.directory.access import diagnostic_message_of, result_code_of
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import PYTHON_SUCCESS_CODES
@@ -401,7 +402,7 @@ class Client:
             )
         if self._notes_left > 0:
             self._notes_left -= 1
-            self._send_note(kind, json.loads(text))
+            self._send_note(kind, parse_json(text))
 
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
         self._counters[0] += cpu_ns

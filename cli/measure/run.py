@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.base.inert import parse_json
 from ldapslam.cli.command import command
 from ldapslam.cli.load_options import LoadChanges, load_options
 from ldapslam.cli.options import (
@@ -63,7 +63,7 @@ out_option = folder_option(
     "and this user's agents are found without.",
     type=FOLDER,
 )
-@option("--made-of JSON", parse=json.loads, hidden=True)
+@option("--made-of JSON", parse=parse_json, hidden=True)
 def run_command(
     job_file: Path | None,
     agents: int | None,

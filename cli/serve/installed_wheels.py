@@ -12,7 +12,6 @@ import base64
 import csv
 import hashlib
 import io
-import json
 import os
 import re
 import sys
@@ -26,6 +25,7 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import canonicalize_name
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.inert import parse_json
 
 #: What an installer writes itself, beside METADATA.
 _NOTES = {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"}
@@ -72,7 +72,7 @@ def tags(one: Distribution) -> frozenset[Tag]:
         if line.startswith("Tag: ")
         for tag in parse_tag(line.removeprefix("Tag: ").strip())
     )
-    source = json.loads(one.read_text("direct_url.json") or "{}")
+    source = parse_json(one.read_text("direct_url.json") or "{}")
     if source.get("dir_info", {}).get("editable"):
         raise ConfigError(
             f"{one.name} is installed as an editable checkout: its files are elsewhere",

@@ -12,13 +12,13 @@ server writes when a thread begins with it: after its wait in the queue (wtime).
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from ldapslam.base.inert import parse_json
 from ldapslam.jobs.replay.log import (
     NS_PER_S,
     SCOPES,
@@ -231,7 +231,7 @@ _JSON_REMARKS = frozenset(
 
 def _json_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | None:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError:
         unusable["lines that are cut off"] += 1
         return None

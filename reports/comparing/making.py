@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import yaml
 
 from ldapslam.base.errors import JobErrors
+from ldapslam.base.inert import parse_json
 from ldapslam.jobs.load import load_job_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
@@ -127,7 +128,7 @@ def _effective(text: str | bytes, overrides: Sequence[str]) -> dict[str, str]:
         path, _, value = override.partition("=")
         if path.startswith("vars."):
             variables[path.removeprefix("vars.")] = yaml.safe_load(value)
-    content = json.loads(job.canonical_text())
+    content = parse_json(job.canonical_text())
     return dict(flattened({_JOB: {"vars": variables, **content}}))
 
 

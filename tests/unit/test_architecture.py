@@ -111,6 +111,12 @@ def test_a_foreign_interface_has_one_door() -> None:
     assert {Path(user).parent.as_posix() for user in users} == {"agent/csrc/python"}
 
 
+def test_json_of_others_is_read_where_deep_nesting_is_a_fault() -> None:
+    pattern = re.compile(r"\bjson\.loads?\b")
+    users = [name(path) for path in PYTHON if pattern.search(path.read_text())]
+    assert users == ["base/inert.py"]
+
+
 def test_the_engines_process_is_all_that_imports_the_engine() -> None:
     pattern = re.compile(r"(import|from) ldapslam\.agent\._engine|agent\._engine\"")
     users = {name(path) for path in PYTHON if pattern.search(path.read_text())}

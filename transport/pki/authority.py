@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ldapslam.base.errors import AccessRefused, ConfigError
 from ldapslam.base.files import errors_of, locked, make_private_folder, write_private
+from ldapslam.base.inert import parse_json
 from ldapslam.base.time_zone import clock_text, utc_now
 from ldapslam.transport.pki import token as tokens
 from ldapslam.transport.pki.certificate import (
@@ -307,7 +308,7 @@ class Authority:
         token_id, secret = parts
         path = self.folder / "tokens" / token_id
         try:
-            kept = json.loads(path.read_bytes())
+            kept = parse_json(path.read_bytes())
             until_utc = datetime.fromisoformat(kept["until_utc"])
             is_match = tokens.matches(secret, kept["secret_sha256"])
             name, role = str(kept["name"]), Role(kept["role"])
@@ -410,6 +411,6 @@ class Authority:
 def _holder(token_path: Path) -> str | None:
     """The name in a token's file, or None."""
     try:
-        return str(json.loads(token_path.read_bytes())["name"])
+        return str(parse_json(token_path.read_bytes())["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

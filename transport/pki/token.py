@@ -21,6 +21,7 @@ from pathlib import Path
 from cryptography import x509
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.inert import parse_json
 from ldapslam.transport.pki.certificate import Role, read_pem
 
 _PREFIX = "ldapslam-join-1:"
@@ -95,7 +96,7 @@ def parse_token(text: str, source: str) -> JoinToken:
     try:
         if not text.startswith(_PREFIX) or len(text) > _MAX_TOKEN:
             raise ValueError("its beginning")
-        fields = json.loads(base64.b64decode(text.removeprefix(_PREFIX), b"-_", True))
+        fields = parse_json(base64.b64decode(text.removeprefix(_PREFIX), b"-_", True))
         token = JoinToken(
             token_id=str(fields["id"]),
             secret=str(fields["secret"]),
