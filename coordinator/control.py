@@ -180,10 +180,11 @@ class Coordinator:
         if not is_stalled:
             # after a stall, agents' messages are taken first
             self.fleet.feed(fleet_machine.TimePassed())
+        failure = str(self.writer.failure or "")
         for run in list(self.fleet.runs.values()):
             try:
                 if not run.state.is_final:
-                    run.feed(run_machine.TimePassed())
+                    run.feed(run_machine.TimePassed(failure))
             except Exception:
                 # a defect; time must go on for the other runs
                 _log.exception("run %s: its clock", run.run_id)

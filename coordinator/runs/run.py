@@ -30,6 +30,8 @@ verdict says what is missing.
 At the end of the run, and before it begins again, every agent gets the order to end its
 monitor, even where that seems to have ended.
 
+While the store takes no writes nothing that is awaited can come: no time passes.
+
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
 agents that are overdue then are abandoned; an agent that delivers intervals, or reports
@@ -231,7 +233,8 @@ class StoreFailed(RunEvent):
 
 
 class TimePassed(RunEvent):
-    pass
+    #: Why the store takes no writes: what is awaited cannot come; empty: it takes them.
+    store_failure: str = ""
 
 
 class Command(Message):
@@ -333,6 +336,8 @@ class Run:
         self._are_local = False
         self._lead_factor = 1
         self._deadline_ns: int | None = None
+        #: When the store began to take no writes.
+        self._away_from_ns: int | None = None
         self._drained_from_ns: int | None = None
         self._conclude_until_ns = 0
         #: The result once the agents are gone.
@@ -591,6 +596,16 @@ class Run:
         return [RecordEvent("store_failed", text), *stop]
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
+        if event.store_failure:
+            if self._away_from_ns is not None:
+                return []
+            self._away_from_ns = now_ns
+            return [RecordEvent("store_away", event.store_failure)]
+        if self._away_from_ns is not None:
+            away_ns, self._away_from_ns = now_ns - self._away_from_ns, None
+            self._conclude_until_ns += away_ns
+            if self._deadline_ns is not None:
+                self._deadline_ns += away_ns
         if self.state is RunState.RUNNING and self.t0_ns is not None:
             if now_ns < self.t0_ns + self._limits.planned_ns:
                 return []

@@ -466,6 +466,23 @@ def test_agents_overdue_in_the_drain_are_abandoned() -> None:
     assert isinstance(end.error, AgentUnreachable)
 
 
+@pytest.mark.parametrize(
+    "state", [RunState.PREPARING, RunState.READY, RunState.DRAINING]
+)
+def test_no_agent_is_overdue_while_the_store_takes_no_writes(state: RunState) -> None:
+    """It cannot be heard: a report is acknowledged when it is stored."""
+    run, twin = run_in(state), run_in(state)
+    away = TimePassed("the database is away")
+    from_ns, away_ns = 2 * S, 65 * S
+    assert run.handle(away, from_ns) == [RecordEvent("store_away", away.store_failure)]
+    for now_ns in (from_ns + S, from_ns + 50 * S):
+        assert run.handle(away, now_ns) == []
+    for after_ns in range(0, 60 * S, S // 2):
+        commands = run.handle(TimePassed(), from_ns + away_ns + after_ns)
+        assert repr(commands) == repr(twin.handle(TimePassed(), from_ns + after_ns))
+    assert run.state is not state
+
+
 def test_a_cancelled_run_with_an_overdue_agent_stays_cancelled() -> None:
     run = run_in(RunState.RUNNING)
     run.handle(CancelRequested("me"), 3 * S)
