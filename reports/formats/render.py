@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TextIO
@@ -73,20 +74,32 @@ def render(
 
     writers = _writers(summary, store, content, draw)
 
+    failures: dict[Path, Exception] = {}
+
     def write(name: str) -> None:
         unfinished = part_of(files[name])
         try:
             writers[name](unfinished)
             os.replace(unfinished, files[name])
+        except Exception as error:  # the others are written all the same
+            failures[files[name]] = error
         finally:
             unfinished.unlink(missing_ok=True)
 
     for name in files.keys() - _DRAWN:
         write(name)
     if drawn := files.keys() & _DRAWN:
-        draw()  # once, before two threads need the charts
+        with suppress(Exception):  # whoever needs them fails by it
+            draw()  # once, before two threads need the charts
         with ThreadPoolExecutor() as threads:
             list(threads.map(write, drawn))
+    if failures:
+        path, error = next(iter(failures.items()))
+        written = sorted(path.name for path in files.values() - failures.keys())
+        raise ReportError(
+            f"{path} cannot be written: {error or type(error).__name__}",
+            hint=f"written are: {', '.join(written) or 'none'}",
+        ) from error
     return list(files.values())
 
 

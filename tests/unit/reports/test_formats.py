@@ -63,7 +63,7 @@ from ldapslam.reports.document import (
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
-from ldapslam.reports.formats.render import render, result_json
+from ldapslam.reports.formats.render import FILES, render, result_json
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.operation_range import Outcome
@@ -825,6 +825,33 @@ def test_an_unknown_format_is_refused_before_anything_is_written(
         render(summary, tmp_path / "out", ["text", "docx"], store=store)
     assert "html, pdf" in str(refused.value.hint)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("html", "html.render_html"),
+        ("pdf", "pdf.render_pdf"),
+        ("text", "render.render_text"),
+        ("hlog", "render.write_hlog"),
+    ],
+)
+def test_a_format_that_fails_does_not_stop_the_others(
+    summary: Summary,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    place: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("not a character")
+
+    monkeypatch.setattr(f"ldapslam.reports.formats.{place}", fail)
+    with pytest.raises(ReportError, match=f"{FILES[name]} cannot be written: not a"):
+        render(summary, tmp_path, store=store)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == set(FILES.values()) - {FILES[name]}
 
 
 def test_csv_has_each_interval_of_each_agent_and_operation(
