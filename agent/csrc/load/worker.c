@@ -242,7 +242,7 @@ handle_socket(struct slam_worker *worker, struct slam_conn *conn, uint32_t event
 }
 
 static void
-handle_event(struct slam_worker *worker, const struct epoll_event *event)
+handle(struct slam_worker *worker, const struct epoll_event *event)
 {
     eventfd_t count;
 
@@ -257,15 +257,14 @@ handle_event(struct slam_worker *worker, const struct epoll_event *event)
     }
 }
 
-/* Waits for messages until the deadline and handles them. A thread that may spin polls
- * the last stretch before a paced send. */
-static void
-wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_ns,
-                uint64_t pace_ns)
+/* Returns how many events there are until the deadline, for handle_events. A thread
+ * that may spin polls the last stretch before a paced send. */
+static int
+wait_for_events(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_ns,
+                uint64_t pace_ns, struct epoll_event events[EPOLL_EVENTS])
 {
     struct slam_interval_record *record = worker->recorder.active;
     uint64_t spin_ns = worker->thread.spins ? worker->config.spin_ns : 0;
-    struct epoll_event events[EPOLL_EVENTS];
     uint64_t sleep_until_ns = deadline_ns;
     bool sleeps;
     uint64_t after_ns;
@@ -283,11 +282,15 @@ wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_n
         record->wait_ns += after_ns - now_ns;
     else if (n == 0)
         record->spin_ns += after_ns - now_ns;
-    if (must_leave(worker->config.timeline))
-        return;
+    return n;
+}
+
+static void
+handle_events(struct slam_worker *worker, const struct epoll_event *events, int n)
+{
     for (int i = 0; i < n; i++) {
         prefetch(worker, events, n, i);
-        handle_event(worker, &events[i]);
+        handle(worker, &events[i]);
     }
 }
 
@@ -336,11 +339,14 @@ wait_for_start(struct slam_worker *worker)
     bool is_raised = worker->config.realtime && !worker->config.open &&
                      slam_worker_connections(worker) <= START_PRIORITY_CONNECTIONS;
     uint64_t lead_ns = is_raised ? START_PRIORITY_NS : 0;
+    struct epoll_event events[EPOLL_EVENTS];
     uint64_t now_ns;
+    int n = 0;
 
     while (!must_leave(t)) {
         uint64_t start_ns = slam_earlier_ns(t->t0_ns, end_ns(t));
 
+        handle_events(worker, events, n);
         now_ns = slam_clock_mono_ns();
         if (lead_ns != 0 && now_ns + lead_ns >= start_ns) {
             slam_thread_raise(&worker->thread);
@@ -348,7 +354,8 @@ wait_for_start(struct slam_worker *worker)
         }
         if (now_ns >= start_ns)
             break;
-        wait_and_handle(worker, now_ns, start_ns - lead_ns, start_ns - lead_ns);
+        n = wait_for_events(worker, now_ns, start_ns - lead_ns, start_ns - lead_ns,
+                            events);
     }
     now_ns = slam_clock_mono_ns();
     atomic_store(&worker->start_error_ns, now_ns > t->t0_ns ? now_ns - t->t0_ns : 0);
@@ -368,16 +375,19 @@ worker_loop(struct slam_worker *worker)
     const struct slam_timeline *t = worker->config.timeline;
     size_t interval = 0;
     bool planned_closed = false;
+    struct epoll_event events[EPOLL_EVENTS];
+    int n = 0;
 
     wait_for_start(worker);
     while (!must_leave(t)) {
-        /* the clock first, the end second: see slam_timeline.stop_ns */
-        uint64_t now_ns = slam_clock_mono_ns();
-        uint64_t run_end_ns = end_ns(t);
         uint64_t boundary_ns = UINT64_MAX;
-        uint64_t pace_ns;
-        uint64_t deadline_ns;
+        uint64_t now_ns, run_end_ns, pace_ns, deadline_ns;
 
+        handle_events(worker, events, n);
+        n = 0;
+        /* the clock first, the end second: see slam_timeline.stop_ns */
+        now_ns = slam_clock_mono_ns();
+        run_end_ns = end_ns(t);
         run_flows(worker, now_ns, run_end_ns);
         worker->draining = now_ns >= run_end_ns;
         if (!planned_closed) {
@@ -400,7 +410,7 @@ worker_loop(struct slam_worker *worker)
         deadline_ns = next_deadline(worker, boundary_ns, run_end_ns, &pace_ns);
         if (!worker->config.open)
             slam_thread_lower(&worker->thread);
-        wait_and_handle(worker, now_ns, deadline_ns, pace_ns);
+        n = wait_for_events(worker, now_ns, deadline_ns, pace_ns, events);
         slam_thread_watch(&worker->thread, now_ns);
         atomic_store_explicit(&worker->realtime, worker->thread.realtime,
                               memory_order_relaxed);
