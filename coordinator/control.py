@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from ldapslam.base.clock_id import boot_id
-from ldapslam.base.errors import LdapSlamError, RunAborted, StoreError
+from ldapslam.base.errors import LdapSlamError, RunAborted, StoreBusy, StoreError
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.bounds import Bound
@@ -180,11 +180,13 @@ class Coordinator:
         if not is_stalled:
             # after a stall, agents' messages are taken first
             self.fleet.feed(fleet_machine.TimePassed())
-        failure = str(self.writer.failure or "")
+        failure = self.writer.failure
+        # a full one ends runs; one that is locked or away comes back
+        away = str(failure) if isinstance(failure, StoreBusy) else ""
         for run in list(self.fleet.runs.values()):
             try:
                 if not run.state.is_final:
-                    run.feed(run_machine.TimePassed(failure))
+                    run.feed(run_machine.TimePassed(away))
             except Exception:
                 # a defect; time must go on for the other runs
                 _log.exception("run %s: its clock", run.run_id)
