@@ -16,6 +16,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -297,8 +298,5 @@ def load_text(
 @pytest.fixture
 def chaos() -> Iterator[ChaosFleet]:
     """Nothing is running in it yet."""
-    fleet = ChaosFleet()
-    try:
+    with closing(ChaosFleet()) as fleet:
         yield fleet
-    finally:
-        fleet.close()

@@ -18,7 +18,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from types import TracebackType
 
 import pytest
 
@@ -55,12 +54,7 @@ class Network:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _make(self) -> None:
