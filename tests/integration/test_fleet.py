@@ -12,16 +12,10 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from ldapslam import __version__
 from ldapslam.base.errors import (
     AgentLost,
-    ExitCode,
-    JobErrors,
-    NotEnoughAgents,
     RunAborted,
-    RunNotFound,
     TlsHandshakeFailed,
 )
 from ldapslam.lab.certificates import Authority
@@ -216,21 +210,6 @@ def test_a_second_sigterm_ends_an_agent_at_once(fleet: FleetOfProcesses) -> None
     assert not is_alive(engine)
 
 
-def test_a_cancelled_run_ends_soon_and_keeps_its_data(
-    lasting_fleet: FleetOfProcesses,
-) -> None:
-    fleet = lasting_fleet
-    run_id = fleet.submit(job_text(duration="30s"))
-    fleet.wait_for_load(run_id)
-    with fleet.client() as client:
-        client.cancel(run_id)
-    status = fleet.wait_for(run_id, *FINAL, timeout_s=5.0)
-    assert status.state == "cancelled"
-    assert status.state_detail.startswith("cancelled by ")
-    assert fleet.reported(run_id).keys() == {"a", "b"}
-    fleet.wait_for_agents("a", "b")
-
-
 def test_lost_acknowledgements_do_not_count_twice(fleet: FleetOfProcesses) -> None:
     fleet.address = "127.0.0.1:0"
     fleet.start_coordinator(lose_acknowledgements=True)
@@ -261,19 +240,6 @@ def test_runs_on_one_target_wait_for_each_other_the_urgent_one_first(
     assert fleet.reported(cancelled) == {}
     assert fleet.run(first).finished_utc <= fleet.run(urgent).t0_utc
     assert fleet.run(urgent).finished_utc <= fleet.run(usual).t0_utc
-
-
-def test_refusals_arrive_as_our_errors(lasting_fleet: FleetOfProcesses) -> None:
-    fleet = lasting_fleet
-    with pytest.raises(
-        NotEnoughAgents, match="the job wants 3 agents, available: a, b"
-    ):
-        fleet.submit(job_text(agents={"count": 3}))
-    with pytest.raises(JobErrors) as caught:
-        fleet.submit('{"name": "x"}')
-    assert caught.value.exit_code is ExitCode.USAGE
-    with pytest.raises(RunNotFound):
-        fleet.run("nosuch")
 
 
 def test_an_agent_of_another_version_is_refused(
