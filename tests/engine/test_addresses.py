@@ -43,7 +43,6 @@ def closed_port() -> int:
 
 def assert_loaded(outcome: Result) -> None:
     assert outcome.count("succeeded") > 10
-    outcome.assert_balanced()
 
 
 @pytest.mark.parametrize(
