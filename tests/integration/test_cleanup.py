@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import yaml
 
-from support.command_line import TIMEOUT_S, Running, ldapslam
+from support.command_line import TIMEOUT_S, Running, check_ldapslam, ldapslam
 from support.lab import Lab
 from support.processes import processes_below
 from support.tree import tree
@@ -119,13 +119,11 @@ def test_a_command_in_a_hurry_says_how_to_remove_what_is_left(
         assert running.wait() == 130
     assert f"`ldapslam run --cleanup {out}` removes them" in running.stderr
     assert len(tree(lab)) > len(before)
-    done = ldapslam("run", "--cleanup", out, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = check_ldapslam("run", "--cleanup", out, cwd=tmp_path)
     assert re.search(r"([\d,]+) entries: ([\d,]+) deleted", done.stdout), done.stdout
     assert tree(lab) == before
     spool = ledger.parents[2]
-    again = ldapslam("run", "--cleanup", ledger.parent.name, "--spool", spool)
-    assert again.returncode == 0
+    again = check_ldapslam("run", "--cleanup", ledger.parent.name, "--spool", spool)
     assert "no entries are left" in again.stdout
 
 

@@ -12,7 +12,7 @@ import pytest
 from ldapslam.base.errors import ExitCode
 from ldapslam.jobs.doubts import unsupported_thresholds
 from ldapslam.jobs.load import load_job
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.fake_ldap import (
     SEARCH_ENTRY,
     FakeLdap,
@@ -28,12 +28,11 @@ from support.replication import supplier_of
 
 
 def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path) -> None:
-    made = ldapslam(
+    made = check_ldapslam(
         *("new", lab.supplier.uri, "-o", "first.yaml", "-r", "200/s", "-d", "1s"),
         *("--sample", "40", "-D", lab.admin_dn, "-y", lab.admin_password_file),
         cwd=tmp_path,
     )
-    assert made.returncode == 0, made.stderr
     assert made.stdout == "first.yaml\n"
     said = "a sample of the first 40: there are more (--sample N)"
     assert said in made.stderr
@@ -88,16 +87,14 @@ def test_entries_without_a_usual_attribute_are_found(
     attribute: str,
     values: list[str],
 ) -> None:
-    made = ldapslam(
+    made = check_ldapslam(
         *("new", lab.supplier.uri, "-o", "first.yaml", "--base", places, *options),
         cwd=tmp_path,
     )
-    assert made.returncode == 0, made.stderr
     found = f"found {len(values)} entries below {places!r} by {attribute};"
     assert found in made.stderr
     assert (tmp_path / "first.values.txt").read_text().splitlines() == values
-    checked = ldapslam("check", "first.yaml", cwd=tmp_path)
-    assert checked.returncode == 0, checked.stderr
+    checked = check_ldapslam("check", "first.yaml", cwd=tmp_path)
     assert "found nothing" not in checked.stderr
 
 
@@ -175,10 +172,9 @@ def test_a_sample_that_the_server_ended_is_what_the_load_reaches(
     tmp_path: Path,
 ) -> None:
     with FakeLdap(_ended_at_one) as server:
-        made = ldapslam(
+        made = check_ldapslam(
             *("new", server.uri, "-o", "first.yaml", "--base", "o=x"), cwd=tmp_path
         )
-    assert made.returncode == 0, made.stderr
     assert (
         "found 1 entries below 'o=x' by uid, all that the server gave, as anonymous "
         "has a size limit there"
@@ -211,11 +207,10 @@ def test_what_a_limit_of_the_server_left_out_is_told(
     people = closed_lab.people_dn
     (tmp_path / "password").write_text("password")
     user = ("-D", f"{identity},{people}", "-y", "password") if identity else ()
-    made = ldapslam(
+    made = check_ldapslam(
         *("new", closed_lab.supplier.uri, "-o", "first.yaml", "-b", people, *user),
         cwd=tmp_path,
     )
-    assert made.returncode == 0, made.stderr
     said = f"all that the server gave, as {who.format(people=people)} has a size limit"
     assert said in made.stderr
     assert said in (tmp_path / "first.yaml").read_text()
@@ -234,8 +229,7 @@ def test_what_a_limit_of_the_server_left_out_is_told(
 def test_the_length_of_the_job_can_decide_its_thresholds(
     lab: Lab, tmp_path: Path, load: tuple[str, ...], threshold: str
 ) -> None:
-    made = ldapslam("new", lab.supplier.uri, "-o", "first.yaml", *load, cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
+    check_ldapslam("new", lab.supplier.uri, "-o", "first.yaml", *load, cwd=tmp_path)
     job = load_job(tmp_path / "first.yaml")
     assert job.thresholds[0] == f"lookups.search.{threshold}"
     assert list(unsupported_thresholds(job)) == []

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from ldapslam.results.digest import sha256_of
-from support.command_line import Running, ldapslam
+from support.command_line import Running, check_ldapslam, ldapslam
 from support.fleet import job_text
 from support.lab import Lab
 from support.waiting import wait_until
@@ -65,14 +65,13 @@ class SecureFleet:
 
     def pki(self, *arguments: str) -> str:
         """What `ldapslam fleet pki` prints."""
-        ended = ldapslam(
+        ended = check_ldapslam(
             "fleet",
             "pki",
             *arguments,
             cwd=self.folder,
             variables={"LDAPSLAM_PKI": "pki"},
         )
-        assert ended.returncode == 0, ended.stderr
         return ended.stdout.strip()
 
     def start_coordinator(self, name: str = "coordinator") -> Running:
