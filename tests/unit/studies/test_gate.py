@@ -17,7 +17,6 @@ import pytest
 
 from ldapslam.base.fault import Fault
 from ldapslam.reports.comparing.sequential import Plan, looks
-from ldapslam.reports.document import Table
 from ldapslam.reports.figures import METRICS, Readings
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.gate import (
@@ -45,7 +44,7 @@ from ldapslam.studies.gate_report import (
     tap,
     write_gate,
 )
-from support.figures import figure
+from support.figures import figure, table_of
 
 SEARCH = "readers.search"
 _OF_A_PIPELINE = ("gate.tap", "junit.xml")
@@ -207,13 +206,8 @@ def test_a_figure_is_told_as_the_look_saw_it_that_decided(is_paired: bool) -> No
     assert (told_of["pairs"], told_of["last"]["pairs"]) == (6, 14)
     assert told_of["sentence"] == said
     assert said in tap(answer)
-    [table] = [
-        block
-        for section in gate_document(answer).sections
-        for block in section.blocks
-        if isinstance(block, Table) and block.name == "gate-figures"
-    ]
-    assert any("which leaves it open" in one for one in table.notes)
+    notes = table_of(gate_document(answer), "gate-figures").notes
+    assert any("which leaves it open" in one for one in notes)
 
 
 def test_a_last_look_wholly_beyond_the_tolerance_takes_a_pass_back() -> None:
@@ -476,12 +470,7 @@ def test_the_report_says_what_was_asked_and_has_each_runs_figures() -> None:
     assert facts["New"] == "lab.settings.threads=2; slapd 2.6.8"
     assert facts["Host"] == "loader"
     assert facts["Began"] == "2026-11-26 10:00 UTC, took 61 s"
-    [table] = [
-        block
-        for section in document.sections
-        for block in section.blocks
-        if isinstance(block, Table) and block.name == "gate-runs"
-    ]
+    table = table_of(document, "gate-runs")
     rows = [[cell.text for cell in row] for row in table.rows]
     assert [row[0] for row in rows] == ["1", "1", "–", "–", "2", "2"]
     assert rows[0][1:3] == ["new", "1\u202f000"]
