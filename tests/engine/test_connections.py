@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import threading
 import time
@@ -50,14 +49,9 @@ from support.fake_ldap import (
     send_and_stay,
 )
 from support.fake_tls import server_context
+from support.network import free_port
 
 SET_UP_TIMES = ("tcp_time", "tls_time", "bind_time", "connect_time")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 # -- refusals --------------------------------------------------------------------------

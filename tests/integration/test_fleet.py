@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 
 from ldapslam import __version__
@@ -24,17 +25,10 @@ from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 from support.intervals import stored_intervals
 from support.lab import Lab
+from support.processes import is_alive
 
 #: 1 s in intervals of 200 ms, and the drain.
 PLANNED = list(range(6))
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_every_interval_of_every_agent_arrives_once_and_watchers_see_it(
@@ -260,17 +254,14 @@ def test_a_second_agent_of_the_same_name_is_refused(
     lasting_fleet: FleetOfProcesses,
 ) -> None:
     fleet = lasting_fleet
-    other = FleetOfProcesses()
-    other.address = fleet.address
-    try:
+    with closing(FleetOfProcesses()) as other:
+        other.address = fleet.address
         other.start_agent("a")
         fleet.wait_until(
             lambda: "an agent named 'a' is already registered" in other.logs(),
             "the refusal",
         )
         assert fleet.agents()["a"].state == "idle"
-    finally:
-        other.close()
 
 
 def test_the_jobs_authority_travels_to_the_agents_that_have_a_share_of_the_load(

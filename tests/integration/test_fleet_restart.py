@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,14 +39,14 @@ class Restarted(NamedTuple):
 
 @pytest.fixture(scope="module")
 def restarted() -> Iterator[Restarted]:
-    fleet = FleetOfProcesses()
     engines = {"a": "run", "b": "run", "c": "deaf", "d": "run", "e": "run", "f": "hang"}
+    with closing(FleetOfProcesses()) as fleet:
 
-    def submit(names: Sequence[str], duration: str) -> str:
-        uri = f"ldap://{names[0]}"
-        return fleet.submit(job_text(uri, duration=duration, agents={"names": names}))
+        def submit(names: Sequence[str], duration: str) -> str:
+            agents = {"names": names}
+            text = job_text(f"ldap://{names[0]}", duration=duration, agents=agents)
+            return fleet.submit(text)
 
-    try:
         fleet.start_coordinator(leave_runs=True)
         for name, behaviour in engines.items():
             fleet.start_agent(name, fake_engine(behaviour))
@@ -67,8 +68,6 @@ def restarted() -> Iterator[Restarted]:
         fleet.start_agent("d", fake_engine())
         fleet.start_coordinator()
         yield Restarted(fleet, running, queued, cancelled, lost, preparing)
-    finally:
-        fleet.close()
 
 
 def test_a_run_goes_on_when_its_coordinator_ends_and_starts_again(

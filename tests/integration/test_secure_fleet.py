@@ -23,6 +23,7 @@ from ldapslam.results.digest import sha256_of
 from support.command_line import Running, check_ldapslam, ldapslam
 from support.fleet import job_text
 from support.lab import Lab
+from support.network import free_port
 from support.waiting import wait_until
 
 
@@ -35,13 +36,6 @@ def own_address() -> str:
                 if not found.is_loopback and not found.is_link_local:
                     return one.address
     pytest.skip("this host has no address but loopback")
-
-
-def free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class SecureFleet:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 
@@ -194,3 +195,9 @@ def network_of(*hosts: str) -> Iterator[Network]:
         yield network
     finally:
         network.close()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.create_server((host, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
