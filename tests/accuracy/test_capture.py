@@ -30,8 +30,8 @@ from support.engine import (
     uniform,
 )
 from support.lab import Lab
+from support.labs import LAB_ENTRIES
 from support.rivals import crowded
-from support.slapd import LAB_ENTRIES
 
 pytestmark = pytest.mark.accuracy
 
