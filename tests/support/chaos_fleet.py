@@ -177,10 +177,6 @@ class ChaosFleet(FleetOfProcesses):
     def run(self, run_id: str) -> pb.RunStatus:
         return self._asked(lambda client: client.run(run_id))
 
-    def events(self, run_id: str) -> list[str]:
-        """Return the kinds of the run's events, in order."""
-        return [event.kind for event in self.run(run_id).events]
-
     def agents(self) -> dict[str, pb.AgentStatus]:
         found = self._asked(lambda client: client.agents())
         return {agent.name: agent for agent in found}

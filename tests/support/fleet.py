@@ -200,6 +200,10 @@ class FleetOfProcesses:
     def run(self, run_id: str) -> pb.RunStatus:
         return self._lasting_client().run(run_id)
 
+    def events(self, run_id: str) -> list[str]:
+        """Return the kinds of the run's events, in order."""
+        return [event.kind for event in self.run(run_id).events]
+
     def agents(self) -> dict[str, pb.AgentStatus]:
         return {agent.name: agent for agent in self._lasting_client().agents()}
 

@@ -19,6 +19,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -162,7 +163,7 @@ def need(*probe: str) -> None:
         refuse(str(error))
 
 
-def refuse(reason: str) -> None:
+def refuse(reason: str) -> NoReturn:
     """Skip, with the reason; in CI that is a failure."""
     if os.environ.get("CI"):
         pytest.fail(reason)

@@ -103,6 +103,11 @@ def told(gate: Gate, job: str = "lookups") -> GateAnswer:
     return GateAnswer(job, sides, gate.answer(), (), "the time was over", 1, 7.5)
 
 
+def suite_of(answer: GateAnswer) -> ElementTree.Element:
+    [suite] = ElementTree.fromstring(junit(answer))
+    return suite
+
+
 @pytest.mark.parametrize(
     ("change", "tolerances", "worse"),
     [
@@ -293,8 +298,7 @@ def test_what_is_left_of_many_runs_is_a_selection_and_never_passes() -> None:
 def _is_an_error_of_its_own(answer: GateAnswer, why: str) -> None:
     """Of the gate, beside cases that all pass."""
     assert (answer.answer.answer, answer.verdict) == (CANNOT_TELL, "INVALID")
-    suite = ElementTree.fromstring(junit(answer)).find("testsuite")
-    assert suite is not None
+    suite = suite_of(answer)
     assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
     [case] = [one for one in suite.iter("testcase") if len(one)]
     assert case.get("name") == "gate"
@@ -560,8 +564,7 @@ def test_a_rehearsal_finds_more_of_what_is_larger() -> None:
 def test_a_pipeline_has_a_case_for_each_figure_and_one_for_the_runs(
     gate: Gate, kind: str, metrics: list[str]
 ) -> None:
-    suite = ElementTree.fromstring(junit(told(gate))).find("testsuite")
-    assert suite is not None
+    suite = suite_of(told(gate))
     cases = {case.get("name"): case.find(kind) for case in suite.iter("testcase")}
     assert list(cases) == [*DEFAULT_METRICS, "runs"]
     assert [name for name, found in cases.items() if found is not None] == metrics
@@ -652,8 +655,7 @@ def test_names_of_a_job_are_data_in_every_output() -> None:
     assert "\x1b" not in text
     assert r"\`x\`" in text
     assert r"\[a\](b)" in text
-    suite = ElementTree.fromstring(junit(answer)).find("testsuite")
-    assert suite is not None
+    suite = suite_of(answer)
     assert suite.get("name") == r"gate of <b>|`x`\u001b[31m # [a](b)"
 
 
