@@ -28,7 +28,7 @@ from support.replication import supplier_of
 
 
 def new(folder: Path, *arguments: str | Path, code: int = ExitCode.PASS) -> str:
-    """Make the job first.yaml; what the command says beside it."""
+    """Make the job first.yaml; return what the command writes to standard error."""
     made = ldapslam("new", *arguments, "-o", "first.yaml", cwd=folder)
     assert made.returncode == code, made.stderr
     return made.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All commands of ldapslam, hidden ones too, and their options."""
+"""All commands of ldapslam, also hidden commands, and their options."""
 
 from __future__ import annotations
 
