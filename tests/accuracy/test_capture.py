@@ -8,7 +8,6 @@ answer by connection and message id; it knows nothing of the engine.
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -30,8 +29,9 @@ from support.engine import (
     uniform,
 )
 from support.lab import Lab
+from support.labs import LAB_ENTRIES
+from support.network import refuse
 from support.rivals import crowded
-from support.slapd import LAB_ENTRIES
 
 pytestmark = pytest.mark.accuracy
 
@@ -43,17 +43,11 @@ _READY_S = 20.0
 def dumpcap() -> str:
     """The program, where it may be used."""
     program = shutil.which("dumpcap")
-    reason = None
     if program is None or shutil.which("tshark") is None:
-        reason = "dumpcap and tshark cannot be found: `apt-get install tshark`"
-    elif subprocess.run([program, "-D"], capture_output=True).returncode != 0:
-        reason = "dumpcap may not capture here: needs root or CAP_NET_RAW"
-    if reason is None:
-        assert program is not None
-        return program
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+        refuse("dumpcap and tshark cannot be found: `apt-get install tshark`")
+    if subprocess.run([program, "-D"], capture_output=True).returncode != 0:
+        refuse("dumpcap may not capture here: needs root or CAP_NET_RAW")
+    return program
 
 
 @contextmanager

@@ -123,7 +123,6 @@ def test_service_time_of_every_operation_is_the_servers(one: dict[str, Any]) -> 
     load = stream(server.uri, connections=8, operations=[one])
     with in_process(load, duration_ns=3 * S, interval_ns=S) as (_, future):
         outcome = future.result()
-    outcome.assert_balanced()
     completed = outcome.count("succeeded")
     assert completed == server.counts()[kind(one)] == outcome.count("completed")
     assert completed > 5_000

@@ -64,7 +64,6 @@ def test_open_loop_reports_the_servers_own_service_times(arrivals: str) -> None:
     record = record_of(server)
     assert record.size >= samples_needed(99.9)
     assert_same_percentiles(outcome.histogram(SERVICE_TIME), record)
-    outcome.assert_balanced()
 
 
 def test_closed_loop_reports_the_servers_own_service_times() -> None:

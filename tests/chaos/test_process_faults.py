@@ -156,20 +156,6 @@ def test_slapd_has_counted_what_is_in_the_store(fleet: ChaosFleet, lab: Lab) -> 
     assert after["search"] - before["search"] == sent + control
 
 
-def test_a_second_coordinator_is_refused_and_harms_nothing(fleet: ChaosFleet) -> None:
-    run_id = fleet.submit_load(duration="4s")
-    fleet.wait_for_load(run_id)
-    for address, store in (
-        (fleet.address, fleet.folder / "other.sqlite"),
-        (f"unix:{fleet.folder}/other", fleet.store),
-    ):
-        fleet.start_second("second", address, store)
-        assert fleet.wait_for_end("second") != 0
-    log = (fleet.folder / "second.log").read_text()
-    assert log.count("is in use by a coordinator") == 2
-    check_ended(fleet, run_id)
-
-
 def test_a_directory_that_is_killed_and_restarted_costs_errors_only(
     fleet: ChaosFleet,
 ) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import threading
 import time
@@ -50,14 +49,9 @@ from support.fake_ldap import (
     send_and_stay,
 )
 from support.fake_tls import server_context
+from support.network import free_port
 
 SET_UP_TIMES = ("tcp_time", "tls_time", "bind_time", "connect_time")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 # -- refusals --------------------------------------------------------------------------
@@ -116,7 +110,6 @@ def test_load_runs_over_tls_with_kernel_stamps(
     assert outcome.facts["kernel_stamps"] is True
     assert outcome.stream_count("stamps_missing") == 0
     assert outcome.histogram(RECEIVE_LAG).max_ns > 0
-    outcome.assert_balanced()
 
 
 @pytest.mark.parametrize("start_tls", [False, True], ids=["ldaps", "start_tls"])
@@ -163,7 +156,6 @@ def test_garbage_within_tls_is_a_protocol_error(
     # one lost with each connection, none forgotten in what was read ahead
     assert outcome.count("unresolved") == errors
     assert outcome.snapshots[-1]["end_ns"] < 2 * S
-    outcome.assert_balanced()
 
 
 def test_certificates_are_read_once_before_the_first_connection(
@@ -281,7 +273,6 @@ def test_steps_that_a_connection_has_not_sent_are_dropped(is_lost: bool) -> None
         has_ended.set()
     assert (outcome.stream_count("disconnects") > 0) == is_lost
     assert outcome.count("dropped", operation=1) > 0
-    outcome.assert_balanced()
 
 
 def test_server_that_is_away_for_a_while_is_met_again() -> None:
@@ -306,7 +297,6 @@ def test_server_that_is_away_for_a_while_is_met_again() -> None:
     assert outcome.histogram(0).max_ns > 500 * MS
     # four connections, for 600 ms and until the next attempt
     assert 4 * 600 * MS <= outcome.stream_count("down_ns") < 4 * 1000 * MS
-    outcome.assert_balanced()
 
 
 def test_one_connection_tries_a_server_that_is_away() -> None:
@@ -335,7 +325,6 @@ def test_a_wait_for_the_next_connection_is_in_no_response_time(limit: int) -> No
     p99_ns = outcome.histogram(RESPONSE_TIME).percentile(99)
     assert p99_ns is not None
     assert p99_ns < 40 * MS
-    outcome.assert_balanced()
 
 
 def test_a_connection_that_is_replaced_is_not_down() -> None:
@@ -379,7 +368,6 @@ def test_slow_binds_wait_for_each_other_no_more_than_clients_do() -> None:
     # 100 clients take at least 100 ms for bind and search: 1,000 in a second. Threads
     # enough for 16 of them would have made 320 binds in it.
     assert outcome.count("completed") > 500
-    outcome.assert_balanced()
 
 
 # -- leftovers -------------------------------------------------------------------------

@@ -54,7 +54,6 @@ def test_searches_of_a_closed_loop_equal_those_the_server_counted(
         assert result.histogram(metric).total == completed
     assert result.histogram(BACKLOG_WAIT).total == 0  # there is none in a closed loop
     assert result.stream_count("connects") == 4
-    result.assert_balanced()
 
 
 def test_response_time_is_backlog_wait_and_send_lag_and_service_time(
@@ -69,7 +68,6 @@ def test_response_time_is_backlog_wait_and_send_lag_and_service_time(
     parts = (BACKLOG_WAIT, SEND_LAG, SERVICE_TIME)
     sums_ns = [result.histogram(metric).sum_ns for metric in parts]
     assert result.histogram(RESPONSE_TIME).sum_ns == sum(sums_ns)
-    result.assert_balanced()
 
 
 def test_requests_are_counted_by_server() -> None:
@@ -79,7 +77,6 @@ def test_requests_are_counted_by_server() -> None:
             fast.uri, 2_000, uris=[fast.uri, slow.uri], in_flight=1, max_backlog=10
         )
     )
-    outcome.assert_balanced()
     for number, one in enumerate((fast, slow), start=1):
         assert outcome.count("sent", server=number) == one.counts()["search"] > 0
         assert outcome.count("scheduled", server=number) == 0
@@ -158,7 +155,6 @@ def test_late_answer_is_counted_apart_from_the_time_out_before_it() -> None:
     assert outcome.count("completed") == 99
     assert outcome.count("entries") == 99  # the late one's is not
     assert outcome.stream_count("disconnects") == 0
-    outcome.assert_balanced()
 
 
 def test_connection_that_answers_late_again_and_again_is_kept() -> None:
@@ -205,7 +201,6 @@ def test_connection_on_which_nothing_answers_is_replaced() -> None:
     assert times.min_ns >= 49 * MS
     assert outcome.stream_count("disconnects") >= 3
     assert outcome.count("completed") == 0
-    outcome.assert_balanced()
 
 
 def test_requests_in_flight_at_the_end_of_the_grace_are_unresolved() -> None:
@@ -216,7 +211,6 @@ def test_requests_in_flight_at_the_end_of_the_grace_are_unresolved() -> None:
     assert outcome.histogram(SEND_LAG, UNRESOLVED).total == 4
     assert outcome.snapshots[0]["streams"][0]["in_flight"] == 4
     assert outcome.snapshots[-1]["final"]
-    outcome.assert_balanced()
 
 
 def test_answers_within_the_grace_count_in_the_drain() -> None:
@@ -226,7 +220,6 @@ def test_answers_within_the_grace_count_in_the_drain() -> None:
     drain = outcome.snapshots[-1]
     assert drain["final"]
     assert [row["completed"] for row in drain["operations"]] == [4]
-    outcome.assert_balanced()
 
 
 def test_each_response_of_a_batch_shares_its_stamp() -> None:

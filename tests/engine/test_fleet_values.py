@@ -33,7 +33,7 @@ def sent_by_fleet(
     with FakeLdap(send_and_stay(result)) as server:
         for agent in range(AGENTS):
             make = open_stream if "rate_per_s" in settings else stream
-            outcome = run(
+            run(
                 make(
                     server.uri,
                     operations=[search(values)],
@@ -47,7 +47,6 @@ def sent_by_fleet(
                 workers=WORKERS,
                 duration_ns=5 * S,
             )
-            outcome.assert_balanced()
         sent.update(searched_value(request.content) for request in server.requests)
     return sent
 

@@ -57,7 +57,6 @@ def outcome_of(behaviour: Behaviour, **changes: object) -> Result:
         settings = {"think_time_ns": MS, **changes}
         outcome = run(stream(server.uri, **settings), grace_ns=200 * MS)
     assert time.monotonic() - before < 10
-    outcome.assert_balanced()
     return outcome
 
 
@@ -241,7 +240,6 @@ def test_answers_in_reverse_order_find_their_requests() -> None:
             duration_ns=400 * MS,
             grace_ns=100 * MS,
         )
-    outcome.assert_balanced()
     batches = outcome.count("failed")
     assert batches >= 4
     assert outcome.count("succeeded") == (in_flight - 1) * batches
@@ -285,7 +283,6 @@ def test_answer_that_comes_too_slowly_times_out() -> None:
         server_gone.set()
     assert outcome.count("timed_out") >= 1
     assert outcome.count("succeeded") == 0
-    outcome.assert_balanced()
 
 
 # -- not to the end --------------------------------------------------------------------
@@ -303,7 +300,6 @@ def test_server_that_closes_every_new_connection_is_not_hammered() -> None:
             stream(server.uri, think_time_ns=MS), duration_ns=S, grace_ns=200 * MS
         )
         connections = server.connections
-    outcome.assert_balanced()
     assert outcome.stream_count("disconnects") >= good
     assert connections < 2_000
 
@@ -317,6 +313,5 @@ def test_broken_answer_costs_what_was_in_flight_and_no_more() -> None:
             duration_ns=300 * MS,
             grace_ns=200 * MS,
         )
-    outcome.assert_balanced()
     assert outcome.stream_count("protocol_errors") == 0
     assert 4 <= outcome.count("unresolved") <= 4 * outcome.stream_count("disconnects")

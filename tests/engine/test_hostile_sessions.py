@@ -52,7 +52,6 @@ def ended(settings: dict[str, Any], duration_ns: int = 150 * MS) -> Result:
     before = time.monotonic()
     outcome = run(settings, duration_ns=duration_ns, grace_ns=200 * MS)
     assert time.monotonic() - before < 10
-    outcome.assert_balanced()
     return outcome
 
 

@@ -58,11 +58,7 @@ def refusal(uri: str, **changes: object) -> ConnectError:
 def replaced(server: FakeLdap, **changes: object) -> Result:
     """A run whose connections are lost after some requests each."""
     settings = {"think_time_ns": MS, "connect_timeout_ns": 300 * MS, **changes}
-    outcome = run(
-        stream(server.uri, **settings), duration_ns=600 * MS, grace_ns=200 * MS
-    )
-    outcome.assert_balanced()
-    return outcome
+    return run(stream(server.uri, **settings), duration_ns=600 * MS, grace_ns=200 * MS)
 
 
 # -- binds -----------------------------------------------------------------------------
@@ -339,6 +335,5 @@ def test_answer_in_pieces_of_tls_is_put_together(
             stream(server.uri, ca_file=str(authority.ca_file), think_time_ns=MS),
             duration_ns=S // 2,
         )
-    outcome.assert_balanced()
     assert outcome.count("succeeded") == outcome.count("entries") >= 4
     assert outcome.stream_count("disconnects") == 0

@@ -51,7 +51,6 @@ def test_workers_of_open_streams_alone_keep_real_time_priority(
     own = threads() - before
     policies = [os.sched_getscheduler(thread) for thread in own]
     outcome = collect(engine)
-    outcome.assert_balanced()
     assert outcome.facts["realtime"]
     # two workers of each stream, and at least one that sets connections up
     assert policies.count(os.SCHED_FIFO) == 2

@@ -107,7 +107,6 @@ def test_requests_arrive_at_the_times_of_the_log(
     made = scheduled(sessions, Pace(50 * MS, 10 * S, speed))
     load = replaying(responder.uri, made, tmp_path)
     result = run(load, duration_ns=2 * S, workers=workers)
-    result.assert_balanced()
     assert result.count("succeeded", operation=SEARCH) == 200
     last_ns = max(one[-1].due_ns for one in made.connections if one)
     assert last_ns == 50 * MS + 398 * MS // factor
@@ -126,7 +125,6 @@ def test_the_order_of_a_connection_is_kept_although_the_server_is_slow(
     witness = Witness(delay_ns=5 * MS)
     with FakeLdap(witness) as server:
         result = run(replaying(server.uri, made, tmp_path), duration_ns=3 * S)
-    result.assert_balanced()
     assert [name for _, name in witness.seen] == [f"ou={n}" for n in range(1, 21)]
     # the last one was due at 19 ms and answered after 100: the wait is in its response
     # time, not in its service time
@@ -151,7 +149,6 @@ def test_sessions_that_follow_one_another_get_connections_of_their_own(
     witness = Witness()
     with FakeLdap(witness) as server:
         result = run(replaying(server.uri, made, tmp_path), duration_ns=3 * S)
-    result.assert_balanced()
     assert len({peer for peer, _ in witness.seen}) == 3
     assert result.count("succeeded", operation=SEARCH) == 3
     assert result.count("succeeded", operation=UNBIND) == 3
@@ -170,7 +167,6 @@ def test_as_fast_as_possible_waits_for_answers_only(
     assert len(made.connections) == 4
     load = replaying(responder.uri, made, tmp_path, model="closed")
     result = run(load, duration_ns=20 * S)
-    result.assert_balanced()
     assert result.count("succeeded", operation=SEARCH) == 400
     assert result.count("succeeded", operation=UNBIND) == 4
     assert result.snapshots[-1]["end_ns"] < 5 * S
@@ -182,7 +178,6 @@ def test_what_is_due_and_was_never_sent_is_counted_as_dropped(tmp_path: Path) ->
     with FakeLdap(witness) as server:
         load = replaying(server.uri, made, tmp_path)
         result = run(load, duration_ns=300 * MS, grace_ns=100 * MS)
-    result.assert_balanced()
     assert result.count("scheduled", operation=SEARCH) == 50
     assert result.count("dropped", operation=SEARCH) >= 44
 
@@ -192,7 +187,6 @@ def test_what_was_due_is_sent_in_order_after_the_end(tmp_path: Path) -> None:
     witness = Witness(delay_ns=10 * MS)
     with FakeLdap(witness) as server:
         result = run(replaying(server.uri, made, tmp_path), duration_ns=100 * MS)
-    result.assert_balanced()
     assert result.count("succeeded", operation=SEARCH) == 50
     assert result.snapshots[-1]["streams"][0]["backlog"] == 0
 
@@ -207,7 +201,6 @@ def test_a_lost_connection_goes_on_with_the_next_request(tmp_path: Path) -> None
 
     with FakeLdap(reset_once) as server:
         result = run(replaying(server.uri, made, tmp_path), duration_ns=3 * S)
-    result.assert_balanced()
     assert result.count("unresolved", operation=SEARCH) == 1
     assert result.count("succeeded", operation=SEARCH) == 9
 
@@ -232,7 +225,6 @@ def test_connection_answered_before_it_has_taken_a_request_goes_on(
 
     with FakeLdap(answer, on_connect=answer_unread) as server:
         result = run(replaying(server.uri, made, tmp_path), duration_ns=5 * S)
-    result.assert_balanced()
     assert result.count("succeeded", operation=SEARCH) == 12
 
 

@@ -158,7 +158,6 @@ def test_arrival_beyond_the_backlog_is_dropped_and_counted() -> None:
     assert counts["sent"] == counts["unresolved"] == 6
     assert counts["dropped"] == 294  # ten of them at the end, from the backlog
     assert outcome.snapshots[0]["streams"][0]["backlog"] == 10
-    outcome.assert_balanced()
 
 
 @pytest.mark.parametrize("stop_ms", [0, 150])

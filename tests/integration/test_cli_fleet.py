@@ -16,7 +16,7 @@ import pytest
 
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
-from support.command_line import Running, ldapslam
+from support.command_line import Running, check_ldapslam, ldapslam
 from support.lab import Lab
 from support.submitting import start_fleet
 
@@ -116,12 +116,11 @@ def test_an_agent_explains_its_settings(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_text(
         'name = "load-7"\nallow-secret = ["env:PW"]\nmax-orphan = "5m"\n'
     )
-    ended = ldapslam(
+    ended = check_ldapslam(
         *("agent", "--config", "agent.toml", "--max-rate", "5000/s", "--explain"),
         cwd=tmp_path,
         variables={"LDAPSLAM_COORDINATOR": "127.0.0.1:1", "XDG_STATE_HOME": "state"},
     )
-    assert ended.returncode == 0, ended.stderr
     rows = {line.split()[0]: line.split()[1:] for line in ended.stdout.splitlines()}
     assert rows["name"] == ["load-7", "agent.toml"]
     assert rows["coordinator"] == ["127.0.0.1:1", "variable", "LDAPSLAM_COORDINATOR"]

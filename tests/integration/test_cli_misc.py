@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from support.command_line import COMMAND, environment, ldapslam
+from support.command_line import COMMAND, check_ldapslam, environment, ldapslam
 
 
 def test_the_generator_is_measured_and_judged() -> None:
@@ -29,8 +29,7 @@ def test_the_generator_is_measured_and_judged() -> None:
 
 def test_completion_scripts_call_back_into_the_command() -> None:
     for shell in ("bash", "zsh", "fish"):
-        ended = ldapslam("--completion", shell)
-        assert ended.returncode == 0
+        ended = check_ldapslam("--completion", shell)
         assert f"_LDAPSLAM_COMPLETE={shell}_complete" in ended.stdout
     words = {"COMP_WORDS": "ldapslam gat", "COMP_CWORD": "1"}
     ended = ldapslam(variables={"_LDAPSLAM_COMPLETE": "bash_complete", **words})

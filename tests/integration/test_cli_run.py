@@ -14,7 +14,7 @@ import psutil
 import yaml
 
 from ldapslam.agent._engine import Responder
-from support.command_line import Running, ldapslam
+from support.command_line import Running, check_ldapslam, ldapslam
 from support.lab import Lab
 
 REPORTS = {
@@ -80,9 +80,8 @@ def children_of(folder: Path) -> list[str]:
 
 def test_a_good_run_ends_with_0_and_all_reports(lab: Lab, tmp_path: Path) -> None:
     job = write_job(tmp_path, lab, rest="thresholds: [readers.search.errors < 1%]")
-    ended = ldapslam("run", job, "--agents", "2", cwd=tmp_path, draws=True)
+    ended = check_ldapslam("run", job, "--agents", "2", cwd=tmp_path, draws=True)
 
-    assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("PASS  lookups")
     # a line for each interval: 1 s in intervals of 500 ms
     lines = [line for line in ended.stderr.splitlines() if " measure " in line]
@@ -230,8 +229,7 @@ def test_a_second_interrupt_keeps_what_was_measured(lab: Lab, tmp_path: Path) ->
         run.interrupt()
         assert run.wait() == 130, run.stderr
     [folder] = (tmp_path / "ldapslam-runs").iterdir()
-    ended = ldapslam("report", folder, "--format", "text", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
+    check_ldapslam("report", folder, "--format", "text", cwd=tmp_path)
     assert "INVALID" in (folder / "report.txt").read_text()
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from ldapslam.dataset.generate import Generation, example_templates, generate
 from ldapslam.dataset.offline import ldif2db
-from support.command_line import COMMAND, Running, environment, ldapslam
+from support.command_line import COMMAND, Running, check_ldapslam, environment
 from support.generated import parse_ldif
 from support.lab import Lab
 
@@ -61,13 +61,12 @@ def offline(program: str, conf: Path, *arguments: str | Path) -> str:
 
 
 def test_command_writes_the_file_and_says_what_it_made(tmp_path: Path) -> None:
-    done = ldapslam(
+    done = check_ldapslam(
         *("data", "generate", "people", "--entries", "2000", "-o", "p.ldif", "--json"),
         *("--dn-file", "dns", "--bind-file", "binds"),
         *("--constant", "suffix=o=test", "--seed", "7"),
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["entries"] == 2002
     assert document["size_bytes"] == (tmp_path / "p.ldif").stat().st_size

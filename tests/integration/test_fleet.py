@@ -10,18 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from ldapslam import __version__
 from ldapslam.base.errors import (
     AgentLost,
-    ExitCode,
-    JobErrors,
-    NotEnoughAgents,
     RunAborted,
-    RunNotFound,
     TlsHandshakeFailed,
 )
 from ldapslam.lab.certificates import Authority
@@ -30,17 +25,10 @@ from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 from support.intervals import stored_intervals
 from support.lab import Lab
+from support.processes import is_alive
 
 #: 1 s in intervals of 200 ms, and the drain.
 PLANNED = list(range(6))
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_every_interval_of_every_agent_arrives_once_and_watchers_see_it(
@@ -216,21 +204,6 @@ def test_a_second_sigterm_ends_an_agent_at_once(fleet: FleetOfProcesses) -> None
     assert not is_alive(engine)
 
 
-def test_a_cancelled_run_ends_soon_and_keeps_its_data(
-    lasting_fleet: FleetOfProcesses,
-) -> None:
-    fleet = lasting_fleet
-    run_id = fleet.submit(job_text(duration="30s"))
-    fleet.wait_for_load(run_id)
-    with fleet.client() as client:
-        client.cancel(run_id)
-    status = fleet.wait_for(run_id, *FINAL, timeout_s=5.0)
-    assert status.state == "cancelled"
-    assert status.state_detail.startswith("cancelled by ")
-    assert fleet.reported(run_id).keys() == {"a", "b"}
-    fleet.wait_for_agents("a", "b")
-
-
 def test_lost_acknowledgements_do_not_count_twice(fleet: FleetOfProcesses) -> None:
     fleet.address = "127.0.0.1:0"
     fleet.start_coordinator(lose_acknowledgements=True)
@@ -263,19 +236,6 @@ def test_runs_on_one_target_wait_for_each_other_the_urgent_one_first(
     assert fleet.run(urgent).finished_utc <= fleet.run(usual).t0_utc
 
 
-def test_refusals_arrive_as_our_errors(lasting_fleet: FleetOfProcesses) -> None:
-    fleet = lasting_fleet
-    with pytest.raises(
-        NotEnoughAgents, match="the job wants 3 agents, available: a, b"
-    ):
-        fleet.submit(job_text(agents={"count": 3}))
-    with pytest.raises(JobErrors) as caught:
-        fleet.submit('{"name": "x"}')
-    assert caught.value.exit_code is ExitCode.USAGE
-    with pytest.raises(RunNotFound):
-        fleet.run("nosuch")
-
-
 def test_an_agent_of_another_version_is_refused(
     lasting_fleet: FleetOfProcesses,
 ) -> None:
@@ -294,17 +254,14 @@ def test_a_second_agent_of_the_same_name_is_refused(
     lasting_fleet: FleetOfProcesses,
 ) -> None:
     fleet = lasting_fleet
-    other = FleetOfProcesses()
-    other.address = fleet.address
-    try:
+    with closing(FleetOfProcesses()) as other:
+        other.address = fleet.address
         other.start_agent("a")
         fleet.wait_until(
             lambda: "an agent named 'a' is already registered" in other.logs(),
             "the refusal",
         )
         assert fleet.agents()["a"].state == "idle"
-    finally:
-        other.close()
 
 
 def test_the_jobs_authority_travels_to_the_agents_that_have_a_share_of_the_load(

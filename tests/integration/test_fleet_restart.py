@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +16,6 @@ from ldapslam.base.errors import AgentLost
 from ldapslam.transport.messages import error_of
 from support.command_line import Running, ldapslam
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
-
-
-def kinds(fleet: FleetOfProcesses, run_id: str) -> list[str]:
-    return [event.kind for event in fleet.run(run_id).events]
 
 
 class Restarted(NamedTuple):
@@ -38,14 +35,14 @@ class Restarted(NamedTuple):
 
 @pytest.fixture(scope="module")
 def restarted() -> Iterator[Restarted]:
-    fleet = FleetOfProcesses()
     engines = {"a": "run", "b": "run", "c": "deaf", "d": "run", "e": "run", "f": "hang"}
+    with closing(FleetOfProcesses()) as fleet:
 
-    def submit(names: Sequence[str], duration: str) -> str:
-        uri = f"ldap://{names[0]}"
-        return fleet.submit(job_text(uri, duration=duration, agents={"names": names}))
+        def submit(names: Sequence[str], duration: str) -> str:
+            agents = {"names": names}
+            text = job_text(f"ldap://{names[0]}", duration=duration, agents=agents)
+            return fleet.submit(text)
 
-    try:
         fleet.start_coordinator(leave_runs=True)
         for name, behaviour in engines.items():
             fleet.start_agent(name, fake_engine(behaviour))
@@ -67,8 +64,6 @@ def restarted() -> Iterator[Restarted]:
         fleet.start_agent("d", fake_engine())
         fleet.start_coordinator()
         yield Restarted(fleet, running, queued, cancelled, lost, preparing)
-    finally:
-        fleet.close()
 
 
 def test_a_run_goes_on_when_its_coordinator_ends_and_starts_again(
@@ -78,7 +73,7 @@ def test_a_run_goes_on_when_its_coordinator_ends_and_starts_again(
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     planned = list(range(41))
     assert fleet.reported(run_id) == {"a": planned, "b": planned}
-    found = kinds(fleet, run_id)
+    found = fleet.events(run_id)
     assert found.count("coordinator_restarted") == 2
     # of the second coordinator, which did not last, perhaps none was heard
     assert found.count("agent_heard") >= 2
@@ -196,20 +191,20 @@ def test_an_agent_that_stands_still_ends_its_load_or_comes_back(
     (engine,) = fleet.engine_pids("a")
     for name in ("a", "c"):
         fleet.processes[name].send_signal(signal.SIGSTOP)
-    fleet.wait_until(lambda: "agent_silent" in kinds(fleet, lasting), "silence")
+    fleet.wait_until(lambda: "agent_silent" in fleet.events(lasting), "silence")
     assert fleet.agents()["c"].state == "silent"
     fleet.processes["c"].send_signal(signal.SIGCONT)
     log = next((fleet.folder / "spool" / "a" / "logs").glob("engine-a-*.log"))
     fleet.wait_until(lambda: "did not extend the lease" in log.read_text(), "its end")
     assert Path(f"/proc/{engine}").exists()
     assert fleet.wait_for(ending, *FINAL).state == "failed"
-    assert kinds(fleet, ending)[:2] == ["agent_silent", "agent_lost"]
+    assert fleet.events(ending)[:2] == ["agent_silent", "agent_lost"]
     fleet.processes["a"].send_signal(signal.SIGCONT)
     fleet.wait_for_delivery("a")
     indexes = fleet.reported(ending)["a"]
     assert indexes == list(range(len(indexes)))
 
     assert fleet.wait_for(lasting, *FINAL).state == "finished", fleet.logs()
-    assert kinds(fleet, lasting)[:2] == ["agent_silent", "agent_heard"]
+    assert fleet.events(lasting)[:2] == ["agent_silent", "agent_heard"]
     planned = list(range(31))
     assert fleet.reported(lasting) == {"b": planned, "c": planned}

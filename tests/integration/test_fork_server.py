@@ -9,6 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+from support.processes import is_alive
 from support.waiting import wait_until
 
 _PROGRAM = """
@@ -157,15 +158,6 @@ def test_the_server_and_its_processes_end_with_a_killed_agent(tmp_path: Path) ->
         time.sleep(60)
     """
     [line] = outcome(body, tmp_path, -signal.SIGKILL)
-    pids = line.split()
+    pids = [int(word) for word in line.split()]
     assert len(pids) == 2
-    wait_until(lambda: not any(map(_is_running, pids)), "their end")
-
-
-def _is_running(pid: str) -> bool:
-    try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        )
-    except OSError:
-        return False
+    wait_until(lambda: not any(map(is_alive, pids)), "their end")

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ldapslam.agent._engine import Responder
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.gates import GATE_JOB
 
 #: The canned server's time for a response: half a millisecond, and twice that.
@@ -75,10 +75,8 @@ def test_a_slower_server_is_a_regression(
     # the store has every run, which can be reported by itself
     store = out / "results.sqlite"
     run_id = found["runs"][0]["run_id"]
-    ended = ldapslam("report", run_id, "--store", store, "--out", out / "run")
-    assert ended.returncode == 0, ended.stderr
-    checked = ldapslam("results", "verify", out)
-    assert checked.returncode == 0, checked.stdout
+    check_ldapslam("report", run_id, "--store", store, "--out", out / "run")
+    checked = check_ldapslam("results", "verify", out)
     assert checked.stdout.splitlines() == [
         f"{run['run_id']}: what was judged: {run['verdict']}, not signed"
         for run in found["runs"]
@@ -86,8 +84,7 @@ def test_a_slower_server_is_a_regression(
 
     # and is what a baseline can be made of
     kept = job.parent / "gate.baseline.json"
-    saved = ldapslam("results", "baseline", kept, out, cwd=job.parent)
-    assert saved.returncode == 0, saved.stderr
+    check_ldapslam("results", "baseline", kept, out, cwd=job.parent)
     again = ldapslam("results", "baseline", kept, out, cwd=job.parent)
     assert (again.returncode, "another name" in again.stderr) == (2, True)
     code, found, _ = gate(

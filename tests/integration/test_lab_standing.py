@@ -19,7 +19,7 @@ import pytest
 
 from ldapslam.cli.data.lab import write_job
 from ldapslam.jobs.load import load_job, load_job_text
-from support.command_line import COMMAND, Running, environment, ldapslam
+from support.command_line import COMMAND, Running, check_ldapslam, environment, ldapslam
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
@@ -236,8 +236,7 @@ def test_a_lab_holds_no_descriptor_of_its_caller(shell: Shell, tmp_path: Path) -
     (uris,) = load_job_text(text, file="job", base=None).targets.values()
     assert [uri.partition(":")[0] for uri in uris] == ["ldaps"]
     (tmp_path / "own.yaml").write_text(text)
-    checked = ldapslam("check", tmp_path / "own.yaml")
-    assert checked.returncode == 0, checked.stderr
+    checked = check_ldapslam("check", tmp_path / "own.yaml")
     assert f"{uris[0]}: ready" in checked.stdout
     [status] = shell("status")
     assert [row["state"] for row in status["states"]] == ["running"]

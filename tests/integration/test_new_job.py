@@ -12,7 +12,7 @@ import pytest
 from ldapslam.base.errors import ExitCode
 from ldapslam.jobs.doubts import unsupported_thresholds
 from ldapslam.jobs.load import load_job
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.fake_ldap import (
     SEARCH_ENTRY,
     FakeLdap,
@@ -27,13 +27,19 @@ from support.lab import Lab
 from support.replication import supplier_of
 
 
+def new(folder: Path, *arguments: str | Path, code: int = ExitCode.PASS) -> str:
+    """Make the job first.yaml; return what the command writes to standard error."""
+    made = ldapslam("new", *arguments, "-o", "first.yaml", cwd=folder)
+    assert made.returncode == code, made.stderr
+    return made.stderr
+
+
 def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path) -> None:
-    made = ldapslam(
+    made = check_ldapslam(
         *("new", lab.supplier.uri, "-o", "first.yaml", "-r", "200/s", "-d", "1s"),
         *("--sample", "40", "-D", lab.admin_dn, "-y", lab.admin_password_file),
         cwd=tmp_path,
     )
-    assert made.returncode == 0, made.stderr
     assert made.stdout == "first.yaml\n"
     said = "a sample of the first 40: there are more (--sample N)"
     assert said in made.stderr
@@ -88,24 +94,17 @@ def test_entries_without_a_usual_attribute_are_found(
     attribute: str,
     values: list[str],
 ) -> None:
-    made = ldapslam(
-        *("new", lab.supplier.uri, "-o", "first.yaml", "--base", places, *options),
-        cwd=tmp_path,
-    )
-    assert made.returncode == 0, made.stderr
-    found = f"found {len(values)} entries below {places!r} by {attribute};"
-    assert found in made.stderr
+    said = new(tmp_path, lab.supplier.uri, "--base", places, *options)
+    assert f"found {len(values)} entries below {places!r} by {attribute};" in said
     assert (tmp_path / "first.values.txt").read_text().splitlines() == values
-    checked = ldapslam("check", "first.yaml", cwd=tmp_path)
-    assert checked.returncode == 0, checked.stderr
+    checked = check_ldapslam("check", "first.yaml", cwd=tmp_path)
     assert "found nothing" not in checked.stderr
 
 
 def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "first.values.txt").write_text("mine\n")
-    made = ldapslam("new", lab.supplier.uri, "-o", "first.yaml", cwd=tmp_path)
-    assert made.returncode == ExitCode.USAGE
-    assert "'first.values.txt' is there already" in made.stderr
+    said = new(tmp_path, lab.supplier.uri, code=ExitCode.USAGE)
+    assert "'first.values.txt' is there already" in said
     assert not (tmp_path / "first.yaml").exists()
 
 
@@ -123,19 +122,13 @@ def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
 def test_what_finds_no_entries_makes_no_job(
     lab: Lab, tmp_path: Path, option: str, value: str, code: int, says: str
 ) -> None:
-    made = ldapslam(
-        *("new", lab.supplier.uri, "-o", "first.yaml", option, value), cwd=tmp_path
-    )
-    assert made.returncode == code
-    assert says in made.stderr
+    assert says in new(tmp_path, lab.supplier.uri, option, value, code=code)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_refuses_searches_is_told(tmp_path: Path) -> None:
     with FakeLdap(answer_with(50)) as server:
-        made = ldapslam("new", server.uri, "-o", "first.yaml", cwd=tmp_path)
-    assert made.returncode == ExitCode.TARGET
-    assert "hint: " in made.stderr
+        assert "hint: " in new(tmp_path, server.uri, code=ExitCode.TARGET)
 
 
 def _found(request: Request, name: bytes, *values: bytes) -> bytes:
@@ -156,15 +149,10 @@ def _second_suffix_alone(peer: Peer, request: Request) -> bool:
 
 def test_a_suffix_that_may_not_be_read_is_passed_over(tmp_path: Path) -> None:
     with FakeLdap(_second_suffix_alone) as server:
-        made = ldapslam("new", server.uri, "-o", "first.yaml", cwd=tmp_path)
-        chosen = ldapslam(
-            *("new", server.uri, "-o", "second.yaml", "--base", "o=closed"),
-            cwd=tmp_path,
-        )
-    assert made.returncode == 0, made.stderr
+        said = new(tmp_path, server.uri, "--base", "o=closed", code=ExitCode.TARGET)
+        assert "insufficient" in said.lower()
+        new(tmp_path, server.uri)
     assert "base: o=open" in (tmp_path / "first.yaml").read_text()
-    assert chosen.returncode == ExitCode.TARGET
-    assert "insufficient" in chosen.stderr.lower()
 
 
 def _ended_at_one(peer: Peer, request: Request) -> bool:
@@ -175,14 +163,11 @@ def test_a_sample_that_the_server_ended_is_what_the_load_reaches(
     tmp_path: Path,
 ) -> None:
     with FakeLdap(_ended_at_one) as server:
-        made = ldapslam(
-            *("new", server.uri, "-o", "first.yaml", "--base", "o=x"), cwd=tmp_path
-        )
-    assert made.returncode == 0, made.stderr
+        said = new(tmp_path, server.uri, "--base", "o=x")
     assert (
         "found 1 entries below 'o=x' by uid, all that the server gave, as anonymous "
         "has a size limit there"
-    ) in made.stderr
+    ) in said
 
 
 @pytest.fixture(scope="module")
@@ -195,11 +180,9 @@ def closed_lab(slapd_installed: None) -> Iterator[Lab]:
 
 def test_a_hidden_root_dse_is_told(closed_lab: Lab, tmp_path: Path) -> None:
     """slapd answers such a search with success and no entry."""
-    uri = closed_lab.supplier.uri
-    made = ldapslam("new", uri, "-o", "first.yaml", cwd=tmp_path)
-    assert made.returncode == ExitCode.TARGET
-    assert "anonymous may not read the root DSE" in made.stderr
-    assert "give -D DN -y FILE of one who may, or -b BASE" in made.stderr
+    said = new(tmp_path, closed_lab.supplier.uri, code=ExitCode.TARGET)
+    assert "anonymous may not read the root DSE" in said
+    assert "give -D DN -y FILE of one who may, or -b BASE" in said
 
 
 @pytest.mark.parametrize(
@@ -211,15 +194,11 @@ def test_what_a_limit_of_the_server_left_out_is_told(
     people = closed_lab.people_dn
     (tmp_path / "password").write_text("password")
     user = ("-D", f"{identity},{people}", "-y", "password") if identity else ()
-    made = ldapslam(
-        *("new", closed_lab.supplier.uri, "-o", "first.yaml", "-b", people, *user),
-        cwd=tmp_path,
-    )
-    assert made.returncode == 0, made.stderr
-    said = f"all that the server gave, as {who.format(people=people)} has a size limit"
-    assert said in made.stderr
-    assert said in (tmp_path / "first.yaml").read_text()
-    assert "so (uid=user.[0-39]) as the filter" in made.stderr
+    said = new(tmp_path, closed_lab.supplier.uri, "-b", people, *user)
+    limit = f"all that the server gave, as {who.format(people=people)} has a size limit"
+    assert limit in said
+    assert limit in (tmp_path / "first.yaml").read_text()
+    assert "so (uid=user.[0-39]) as the filter" in said
 
 
 @pytest.mark.parametrize(
@@ -234,8 +213,7 @@ def test_what_a_limit_of_the_server_left_out_is_told(
 def test_the_length_of_the_job_can_decide_its_thresholds(
     lab: Lab, tmp_path: Path, load: tuple[str, ...], threshold: str
 ) -> None:
-    made = ldapslam("new", lab.supplier.uri, "-o", "first.yaml", *load, cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
+    new(tmp_path, lab.supplier.uri, *load)
     job = load_job(tmp_path / "first.yaml")
     assert job.thresholds[0] == f"lookups.search.{threshold}"
     assert list(unsupported_thresholds(job)) == []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.lab import Lab
 
 JOB = """\
@@ -36,8 +36,7 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
         *access,
         "--json",
     ]
-    saved = ldapslam(*of_server, "--save", record, "--sample", "40")
-    assert saved.returncode == 0, saved.stderr
+    saved = check_ldapslam(*of_server, "--save", record, "--sample", "40")
     fingerprint = json.loads(saved.stdout)["fingerprint"]
 
     job = tmp_path / "job.yaml"
@@ -45,9 +44,8 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
     checked = ldapslam("check", job)
     assert "all 40 sampled entries are there" in checked.stdout
     before = lab.monitor_counts(lab.supplier)
-    done = ldapslam("run", job, "--agents", "2", "--json")
+    done = check_ldapslam("run", job, "--agents", "2", "--json")
     after = lab.monitor_counts(lab.supplier)
-    assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["manifest"]["population"] == {
         "base": lab.people_dn,

@@ -22,7 +22,7 @@ from ldapslam.jobs.load import load_job
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import read_logs
 from ldapslam.lab import Server
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.figures import value_of
 from support.lab import LOGGED, Lab
 
@@ -108,10 +108,9 @@ def result_of(*arguments: Any, cwd: Path) -> dict[str, Any]:
 def trace_job(log: Path, uri: str, folder: Path, *options: Any) -> str:
     """Write the job that sends the log's requests again; the name of its file."""
     name = "trace.yaml"
-    ended = ldapslam(
+    check_ldapslam(
         *("new", "--log", "--trace", log, uri, "-o", name, *options), cwd=folder
     )
-    assert ended.returncode == 0, ended.stderr
     return name
 
 
@@ -141,11 +140,10 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
         "search": sent["load.search"],
         "modify": sent["load.modify"],
     }
-    ended = ldapslam(
+    check_ldapslam(
         *("new", "--log", logged.path, uri, *identity(logging_lab), "-o", "again.yaml"),
         cwd=tmp_path,
     )
-    assert ended.returncode == 0, ended.stderr
     job = load_job(tmp_path / "again.yaml")
     stream = job.streams[0]
     commonest = sorted(stream.operations, key=lambda one: -one.weight)[:2]
@@ -276,8 +274,7 @@ def test_a_trace_is_checked_without_samples_and_runs_at_a_speed_that_overlaps(
 ) -> None:
     sample = Path(__file__).parents[1] / "unit/jobs/replay_logs/slapd-2.5.log"
     job = trace_job(sample, logging_lab.supplier.uri, tmp_path)
-    ended = ldapslam("check", job, "--json", cwd=tmp_path)
-    assert ended.returncode == ExitCode.PASS
+    ended = check_ldapslam("check", job, "--json", cwd=tmp_path)
     checked = json.loads(ended.stdout)
     assert checked["warnings"] == []
     assert checked["samples"] == [

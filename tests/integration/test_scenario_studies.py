@@ -15,7 +15,7 @@ import ldap
 import psutil
 import pytest
 
-from support.command_line import Running, ldapslam
+from support.command_line import Running, check_ldapslam
 from support.lab import Lab
 from support.processes import processes_below
 from support.waiting import wait_until
@@ -32,8 +32,7 @@ def study(
     """What study.json says."""
     file = STUDIES / f"{name}.yaml"
     options = ("--set", BUSY_HOST, *options)
-    done = ldapslam("study", file, *options, cwd=folder, timeout_s=timeout_s)
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_ldapslam("study", file, *options, cwd=folder, timeout_s=timeout_s)
     out = folder / "ldapslam-runs" / f"study-{name}"
     for report in ("study.html", "study.pdf", "study.txt"):
         assert (out / report).stat().st_size > 999

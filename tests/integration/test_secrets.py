@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
-from support.command_line import Running, ldapslam
+from support.command_line import Running, check_ldapslam, ldapslam
 from support.fake_ldap import FakeLdap, Peer, Request, answer, answer_with, result
 from support.relay import Relay
 
@@ -394,6 +394,5 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
 
 
 def _stdout(coordinator: str, *arguments: str) -> str:
-    ended = ldapslam(*arguments, variables={"LDAPSLAM_COORDINATOR": coordinator})
-    assert ended.returncode == 0, ended.stderr
+    ended = check_ldapslam(*arguments, variables={"LDAPSLAM_COORDINATOR": coordinator})
     return ended.stdout

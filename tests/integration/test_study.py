@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Responder
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 from support.lab import Lab
 
 JOB = """
@@ -53,8 +53,7 @@ def read(folder: Path, name: str) -> Any:
 
 def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
-    done = ldapslam("study", "study.yaml", *uri(lab), cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_ldapslam("study", "study.yaml", *uri(lab), cwd=tmp_path)
     study = read(tmp_path, "study-small/study.json")
     one, eight = (
         point["figures"]["readers.search.throughput"] for point in study["points"]
@@ -164,8 +163,7 @@ def test_a_study_in_a_lab_looks_for_the_people_that_there_are(
         "name: lab\njob: job.yaml\naxes: {threads: {field: lab.settings.threads, "
         "values: [4]}}\nlab: {entries: 300}\n"
     )
-    done = ldapslam("study", "study.yaml", "--lab", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_ldapslam("study", "study.yaml", "--lab", cwd=tmp_path)
     result = read(tmp_path, "study-lab/runs/001-1-1/result.json")
     assert result["verdict"] == "PASS"
     lab = result["manifest"]["lab"]

@@ -14,7 +14,7 @@ import pytest
 from ldapslam.agent._engine import Responder
 from ldapslam.cli import main
 from ldapslam.studies.runner import Ended, Journal
-from support.command_line import ldapslam
+from support.command_line import check_ldapslam, ldapslam
 
 JOB = """\
 name: verified
@@ -39,8 +39,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     responder = Responder()
     responder.start()
     (folder / "job.yaml").write_text(JOB.format(uri=responder.uri))
-    ended = ldapslam("run", "job.yaml", "--out", "run", cwd=folder)
-    assert ended.returncode == 0, ended.stderr
+    check_ldapslam("run", "job.yaml", "--out", "run", cwd=folder)
     return folder / "run"
 
 
@@ -55,18 +54,15 @@ def test_a_run_of_this_host_is_what_was_judged(run: Path) -> None:
     assert f"SHA-256 {digest['sha256']}, not signed" in " ".join(
         (run / "report.txt").read_text().split()
     )
-    ended = ldapslam("results", "verify", run, cwd=run)
-    assert ended.returncode == 0, ended.stderr
+    ended = check_ldapslam("results", "verify", run, cwd=run)
     assert digest["sha256"] in ended.stdout
     assert "interval_report" in ended.stdout
     assert "result.json" in ended.stdout
     assert "signed   not" in ended.stdout
-    again = ldapslam("report", run, "--out", "again", cwd=run)
-    assert again.returncode == 0, again.stderr
+    check_ldapslam("report", run, "--out", "again", cwd=run)
     same = (run / "again" / "result.json").read_text()
     assert same == (run / "result.json").read_text()
-    alone = ldapslam("results", "verify", "again", "--json", cwd=run)
-    assert alone.returncode == 0, alone.stderr
+    alone = check_ldapslam("results", "verify", "again", "--json", cwd=run)
     found = json.loads(alone.stdout)
     assert (found["sha256"], found["checked"]) == (digest["sha256"], ["result.json"])
 
@@ -135,8 +131,7 @@ def test_an_altered_run_is_refused(
 def test_the_file_itself_may_be_named(run: Path) -> None:
     """Of it alone: without its digest it tells nothing."""
     file = run / "result.json"
-    ended = ldapslam("results", "verify", file, cwd=run)
-    assert ended.returncode == 0, ended.stderr
+    ended = check_ldapslam("results", "verify", file, cwd=run)
     assert "checked  result.json\n" in ended.stdout
     result = json.loads(file.read_text())
     del result["digest"]
@@ -162,8 +157,7 @@ def test_the_folder_of_a_study_stands_for_its_runs(
         journal.add(ended)
         if verdict:
             shutil.copytree(original, journal.runs / name)
-    found = ldapslam("results", "verify", "study", cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
+    found = check_ldapslam("results", "verify", "study", cwd=tmp_path)
     assert found.stdout.splitlines() == [
         "0-0-0: what was judged: PASS, not signed",
         "0-1-0: what was judged: PASS, not signed",

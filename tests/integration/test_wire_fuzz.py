@@ -25,7 +25,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from ldapslam import __version__
-from ldapslam.proto import agent_pb2, operator_pb2
+from ldapslam.proto import operator_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.results.store import Store
@@ -35,7 +35,7 @@ from ldapslam.transport.messages import PROTOCOL_VERSION
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, build_request, new_key
 from support.command_line import Running
-from support.fleet import job_text
+from support.fleet import job_text, registration, submission
 from support.intervals import stored_intervals
 from support.message_fuzz import MessageFuzzer
 from support.secure_coordinator import ENROL, SecureCoordinator, methods, path_of
@@ -77,21 +77,8 @@ class Fuzzed:
         with grpc.insecure_channel(self.address, CHANNEL_OPTIONS) as channel:
             agents = AgentServiceStub(channel)  # type: ignore[no-untyped-call]
             operators = OperatorServiceStub(channel)  # type: ignore[no-untyped-call]
-            session = agents.Register(
-                agent_pb2.RegisterRequest(
-                    protocol_version=PROTOCOL_VERSION,
-                    build=__version__,
-                    name="a",
-                    instance_id="i",
-                    host_facts_json="{}",
-                )
-            ).session_id
-            job = operator_pb2.SubmitJobRequest(
-                protocol_version=PROTOCOL_VERSION,
-                build=__version__,
-                job_file="job.json",
-                job_text=job_text(duration="10m").encode(),
-            )
+            session = agents.Register(registration("a")).session_id
+            job = submission(job_text(duration="10m"))
             run_ids = [operators.SubmitJob(job).run_id]
             job.wait_for_agents_ns = 3600 * 10**9
             run_ids.append(operators.SubmitJob(job).run_id)
@@ -101,13 +88,8 @@ class Fuzzed:
         """A job is taken, seen and cancelled."""
         with grpc.insecure_channel(self.address, CHANNEL_OPTIONS) as channel:
             operators = OperatorServiceStub(channel)  # type: ignore[no-untyped-call]
-            job = operator_pb2.SubmitJobRequest(
-                protocol_version=PROTOCOL_VERSION,
-                build=__version__,
-                job_file="job.json",
-                job_text=job_text(uri="ldap://127.0.0.1:2").encode(),
-                wait_for_agents_ns=3600 * 10**9,
-            )
+            text = job_text(uri="ldap://127.0.0.1:2")
+            job = submission(text, wait_for_agents_ns=3600 * 10**9)
             run_id = operators.SubmitJob(job).run_id
             newest = operators.ListRuns(operator_pb2.ListRunsRequest(limit=1)).runs
             assert [run.run_id for run in newest] == [run_id]

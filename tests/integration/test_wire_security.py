@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives import hashes
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ldapslam import __version__
 from ldapslam.base.errors import AccessRefused, ConfigError, CoordinatorUnreachable
 from ldapslam.coordinator.security import access
 from ldapslam.proto import agent_pb2, operator_pb2
@@ -29,7 +28,6 @@ from ldapslam.results.store import Store
 from ldapslam.transport.codec import error_of_rpc
 from ldapslam.transport.credentials import TlsFiles, check_server, trusting_channel
 from ldapslam.transport.diagnosis import explained
-from ldapslam.transport.messages import PROTOCOL_VERSION
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import (
     Role,
@@ -37,7 +35,7 @@ from ldapslam.transport.pki.certificate import (
     read_certificate,
     read_key,
 )
-from support.fleet import job_text
+from support.fleet import job_text, registration, submission
 from support.secure_coordinator import (
     DAY,
     SecureCoordinator,
@@ -180,14 +178,8 @@ def test_the_certificates_name_wins_over_what_the_caller_says(
     submit = METHODS["/ldapslam.v1.OperatorService/SubmitJob"]
     cancel = METHODS["/ldapslam.v1.OperatorService/CancelRun"]
     get = METHODS["/ldapslam.v1.OperatorService/GetRun"]
-    request = operator_pb2.SubmitJobRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=__version__,
-        job_file="job.json",
-        job_text=job_text().encode(),
-        submitted_by="root@elsewhere",
-        wait_for_agents_ns=60_000_000_000,
-    )
+    said = {"submitted_by": "root@elsewhere", "wait_for_agents_ns": 60_000_000_000}
+    request = submission(job_text(), **said)
     with (
         made.served(),
         made.channel(made.issue("olga", Role.OPERATOR)) as operator,
@@ -305,14 +297,8 @@ def connected(
 ) -> tuple[grpc.Channel, str]:
     """An agent that has registered, and its session."""
     channel = made.channel(files)
-    request = agent_pb2.RegisterRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=__version__,
-        name=name,
-        instance_id=name,
-        host_facts_json="{}",
-    )
-    reply = call(channel, METHODS["/ldapslam.v1.AgentService/Register"], request)
+    register = METHODS["/ldapslam.v1.AgentService/Register"]
+    reply = call(channel, register, registration(name))
     assert isinstance(reply, agent_pb2.RegisterReply)
     return channel, reply.session_id
 

@@ -16,6 +16,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -176,10 +177,6 @@ class ChaosFleet(FleetOfProcesses):
     def run(self, run_id: str) -> pb.RunStatus:
         return self._asked(lambda client: client.run(run_id))
 
-    def events(self, run_id: str) -> list[str]:
-        """Return the kinds of the run's events, in order."""
-        return [event.kind for event in self.run(run_id).events]
-
     def agents(self) -> dict[str, pb.AgentStatus]:
         found = self._asked(lambda client: client.agents())
         return {agent.name: agent for agent in found}
@@ -297,8 +294,5 @@ def load_text(
 @pytest.fixture
 def chaos() -> Iterator[ChaosFleet]:
     """Nothing is running in it yet."""
-    fleet = ChaosFleet()
-    try:
+    with closing(ChaosFleet()) as fleet:
         yield fleet
-    finally:
-        fleet.close()

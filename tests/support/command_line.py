@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from support.forks import Forked, Forks
 
@@ -47,6 +47,15 @@ def ldapslam(
             raise
         texts = [_read(one) for one in (out, err)]
     return subprocess.CompletedProcess(words, status, *texts)
+
+
+def check_ldapslam(
+    *arguments: str | Path, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run one command as `ldapslam` does; it is to end with 0."""
+    ended = ldapslam(*arguments, **options)
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    return ended
 
 
 def _read(file: IO[bytes]) -> str:

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from ldapslam.results.store import Store
 from support.fleet import FleetOfProcesses
 from support.histograms import packed_of
 from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
+from support.store import changed
 from support.wire_agent import WireAgent
 
 NS_PER_S = 1_000_000_000
@@ -252,7 +253,7 @@ class Snapshots:
             for name in operations:
                 place = (index * 31 + agent * 17) % _VARIANTS
                 row = self._drawn[name, pace][place]
-                rows.append(replace(row, measured=index >= WARM_UP))
+                rows.append(changed(row, measured=index >= WARM_UP))
                 sent[f"{stream}.{name}"] += row.sent
         return snapshot_of(
             rows,

@@ -406,15 +406,16 @@ def new_engine(
 
 
 def collect(engine: _engine.Engine) -> Result:
-    """Reads every snapshot of a started engine, and closes it."""
+    """Reads every snapshot of a started engine, and closes it; its counts balance."""
     snapshots: list[dict[str, Any]] = []
     while not snapshots or not snapshots[-1]["final"]:
         snapshot = engine.snapshot(len(snapshots), _SNAPSHOT_TIMEOUT_NS)
         assert snapshot is not None, f"interval {len(snapshots)} was never closed"
         snapshots.append(with_rows(snapshot))
-    facts = engine.facts()
+    result = Result(snapshots, engine.facts())
     engine.close()
-    return Result(snapshots, facts)
+    result.assert_balanced()
+    return result
 
 
 def start(engine: _engine.Engine) -> int:

@@ -18,7 +18,6 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from support.fake_tls import TlsStream
 
@@ -110,12 +109,7 @@ class FakeLdap:
         self._start(self._accept)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of runs that are not there."""
+"""Figures of runs that are not there, and the tables of reports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from ldapslam.reports.document import Document, Table
 from ldapslam.reports.figures import Figure, figures_json, metric_of
 from ldapslam.reports.uncertainty import Estimate
 
@@ -41,3 +42,13 @@ def result_figures(
         place = stream, name, metric.metric, metric.statistic
         found.append(Figure(*place, value, interval, sample=1))
     return figures_json(found)
+
+
+def table_of(content: Document, name: str) -> Table:
+    [table] = [
+        block
+        for section in content.sections
+        for block in section.blocks
+        if isinstance(block, Table) and block.name == name
+    ]
+    return table

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pytest
 
 from ldapslam import __version__
 from ldapslam.cli.client import Client, job_request
+from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
@@ -89,6 +91,14 @@ def submission(text: str, **fields: Any) -> pb.SubmitJobRequest:
         **fields,
     }
     return pb.SubmitJobRequest(job_text=text.encode(), **fields)
+
+
+def registration(name: str, **fields: Any) -> agent_pb2.RegisterRequest:
+    """The request of an agent to register; more fields of the request as keywords."""
+    known = {"instance_id": f"{name}-1", "host_facts_json": "{}", **fields}
+    return agent_pb2.RegisterRequest(
+        protocol_version=PROTOCOL_VERSION, build=__version__, name=name, **known
+    )
 
 
 class FleetOfProcesses:
@@ -189,6 +199,10 @@ class FleetOfProcesses:
 
     def run(self, run_id: str) -> pb.RunStatus:
         return self._lasting_client().run(run_id)
+
+    def events(self, run_id: str) -> list[str]:
+        """Return the kinds of the run's events, in order."""
+        return [event.kind for event in self.run(run_id).events]
 
     def agents(self) -> dict[str, pb.AgentStatus]:
         return {agent.name: agent for agent in self._lasting_client().agents()}
@@ -298,19 +312,13 @@ class FleetOfProcesses:
 @pytest.fixture(scope="module")
 def lasting_fleet() -> Iterator[FleetOfProcesses]:
     """Agents a and b with fake engines, for all tests of a module: leave them idle."""
-    fleet = FleetOfProcesses()
-    try:
+    with closing(FleetOfProcesses()) as fleet:
         fleet.start("a", "b", engine=fake_engine())
         yield fleet
-    finally:
-        fleet.close()
 
 
 @pytest.fixture
 def fleet() -> Iterator[FleetOfProcesses]:
     """Nothing is running in it yet."""
-    fleet = FleetOfProcesses()
-    try:
+    with closing(FleetOfProcesses()) as fleet:
         yield fleet
-    finally:
-        fleet.close()

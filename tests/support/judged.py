@@ -11,6 +11,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.digest import stored_digest
 from ldapslam.results.store import Store
+from support.store import Scenario, fill
 
 
 def judge(
@@ -21,6 +22,12 @@ def judge(
     digest = stored_digest(digest_document(store, summary), signature)
     store.set_verdict(run_id, summary.verdict, digest)
     return summarise(store, run_id)
+
+
+def judged(scenario: Scenario) -> Summary:
+    """The run that `fill` makes."""
+    with Store.open("sqlite://") as store:
+        return judge(store, fill(store, scenario))
 
 
 def with_digest(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ldapslam.agent.monitoring.choose import monitors_for
@@ -64,10 +64,8 @@ def monitors(
 @contextmanager
 def opened(monitor: Monitor) -> Iterator[Monitor]:
     monitor.open()
-    try:
+    with closing(monitor):
         yield monitor
-    finally:
-        monitor.close()
 
 
 def sampled(monitor: Monitor) -> dict[str, float]:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
-from types import TracebackType
+from typing import NoReturn
 
 import pytest
 
@@ -55,12 +56,7 @@ class Network:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _make(self) -> None:
@@ -167,7 +163,7 @@ def need(*probe: str) -> None:
         refuse(str(error))
 
 
-def refuse(reason: str) -> None:
+def refuse(reason: str) -> NoReturn:
     """Skip, with the reason; in CI that is a failure."""
     if os.environ.get("CI"):
         pytest.fail(reason)
@@ -200,3 +196,9 @@ def network_of(*hosts: str) -> Iterator[Network]:
         yield network
     finally:
         network.close()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.create_server((host, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

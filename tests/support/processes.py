@@ -20,3 +20,11 @@ def processes_below(pid: int, part: str) -> list[psutil.Process]:
                 if part in " ".join(process.cmdline()):
                     found.append(process)
     return found
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -13,7 +13,6 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -48,12 +47,7 @@ class Relay:
     def __enter__(self) -> Relay:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def cut(self, *, up: bool = True, down: bool = True) -> None:

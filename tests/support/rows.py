@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from ldapslam.proto.common_pb2 import Snapshot, StreamNames
@@ -28,86 +28,40 @@ from ldapslam.proto.fields import (
 _NUMBER = struct.Struct("<Q")
 
 
-@dataclass
-class OperationRow:
-    stream: str = ""
-    operation: str = ""
-    server: str = ""
-    measured: bool = False
-    scheduled: int = 0
-    sent: int = 0
-    completed: int = 0
-    succeeded: int = 0
-    expected: int = 0
-    failed: int = 0
-    dropped: int = 0
-    timed_out: int = 0
-    unresolved: int = 0
-    abandoned: int = 0
-    substituted: int = 0
-    captures_missing: int = 0
-    requests: int = 0
-    entries: int = 0
-    empty: int = 0
-    references: int = 0
-    result_codes: dict[int, int] = field(default_factory=dict)
-    #: By result code, one of `result_codes`.
-    diagnostic_messages: dict[int, str] = field(default_factory=dict)
-    #: By metric and outcome.
-    histograms: dict[tuple[str, str], bytes] = field(default_factory=dict)
+class _Row(SimpleNamespace):
+    """Its fields can be changed; they are those of the defaults."""
+
+    def __init__(self, values: Mapping[str, Any], **defaults: Any) -> None:
+        assert values.keys() <= defaults.keys(), values.keys() - defaults.keys()
+        super().__init__(**{**defaults, **values})
 
 
-@dataclass
-class StreamRow:
-    stream: str = ""
-    connects: int = 0
-    connect_failures: int = 0
-    disconnects: int = 0
-    down_ns: int = 0
-    protocol_errors: int = 0
-    late_responses: int = 0
-    unexpected_messages: int = 0
-    notices: int = 0
-    stamps_missing: int = 0
-    shared_stamps: int = 0
-    binds: int = 0
-    extended: int = 0
-    unbinds: int = 0
-    in_flight: int = 0
-    backlog: int = 0
-    connecting: int = 0
-    other_cause: int = 0
-    refused: int = 0
-    reset: int = 0
-    closed: int = 0
-    no_answer: int = 0
-    unreachable: int = 0
-    tls_failed: int = 0
-    bind_failed: int = 0
-    no_port: int = 0
-    no_descriptor: int = 0
-    no_memory: int = 0
-    no_route: int = 0
-    not_permitted: int = 0
-    no_credentials: int = 0
-    #: 0: there was no response.
-    last_done_ns: int = 0
-    connect_time: bytes = b""
-    tcp_time: bytes = b""
-    tls_time: bytes = b""
-    bind_time: bytes = b""
+class OperationRow(_Row):
+    """`diagnostic_messages` are by result code, one of `result_codes`; `histograms` by
+    metric and outcome."""
+
+    def __init__(self, **values: Any) -> None:
+        names = dict.fromkeys(("stream", "operation", "server"), "")
+        maps: dict[str, Any] = {
+            name: {} for name in ("result_codes", "diagnostic_messages", "histograms")
+        }
+        counters = dict.fromkeys(OPERATION_COUNTERS, 0)
+        super().__init__(values, measured=False, **names, **maps, **counters)
 
 
-@dataclass
-class WorkerRow:
-    worker: int = 0
-    model: str = "closed"
-    wall_ns: int = 0
-    busy_ns: int = 0
-    spin_ns: int = 0
-    cpu_ns: int = 0
-    run_queue_ns: int = 0
-    loops: int = 0
+class StreamRow(_Row):
+    """`last_done_ns` is 0 when there was no response."""
+
+    def __init__(self, **values: Any) -> None:
+        counters = dict.fromkeys(STREAM_COUNTERS, 0)
+        times = dict.fromkeys(SET_UP_TIMES, b"")
+        super().__init__(values, stream="", last_done_ns=0, **counters, **times)
+
+
+class WorkerRow(_Row):
+    def __init__(self, **values: Any) -> None:
+        counters = dict.fromkeys(WORKER_COUNTERS, 0)
+        super().__init__(values, worker=0, model="closed", **counters)
 
 
 def snapshot_of(

@@ -15,7 +15,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -203,9 +203,6 @@ def _lift(quota: Path) -> None:
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
-    one = Scene()
-    try:
-        one.begin()
-        yield one
-    finally:
-        one.close()
+    with closing(Scene()) as scene:
+        scene.begin()
+        yield scene

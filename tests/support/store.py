@@ -161,7 +161,7 @@ def fill(
 def changed(message: Changed, **values: Any) -> Changed:
     """A copy of a message, or of a row, with other values of some fields."""
     if not isinstance(message, Message):
-        return replace(message, **values)  # type: ignore[type-var]
+        return type(message)(**{**vars(message), **values})
     copy = type(message)()
     copy.CopyFrom(message)
     for name in values:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import ldap
+import pytest
 
 from support.lab import Lab
 
@@ -17,3 +20,11 @@ def tree(lab: Lab) -> Tree:
         dn: {name: sorted(values) for name, values in attributes.items()}
         for dn, attributes in found.items()
     }
+
+
+@pytest.fixture
+def tree_before(lab: Lab) -> Iterator[Tree]:
+    """The lab's tree, which is the same again after the test."""
+    before = tree(lab)
+    yield before
+    assert tree(lab) == before

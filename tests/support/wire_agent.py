@@ -11,12 +11,11 @@ from typing import Any
 
 import grpc.aio
 
-from ldapslam import __version__
 from ldapslam.base.address import grpc_target
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.transport.codec import CHANNEL_OPTIONS
-from ldapslam.transport.messages import PROTOCOL_VERSION
+from support.fleet import registration
 
 #: A connection of its own, as a process has.
 _OPTIONS = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
@@ -42,16 +41,7 @@ class WireAgent:
         self._samples: list[pb.ClockSample] = []
 
     async def register(self) -> None:
-        reply = await self._stub.Register(
-            pb.RegisterRequest(
-                protocol_version=PROTOCOL_VERSION,
-                build=__version__,
-                name=self.name,
-                instance_id=f"instance of {self.name}",
-                epoch=1,
-                host_facts_json="{}",
-            )
-        )
+        reply = await self._stub.Register(registration(self.name, epoch=1))
         self._session = reply.session_id
         self._heartbeat_s = reply.heartbeat_interval_ns / 1e9
         for _ in range(3):  # of the first, nothing is known before the second

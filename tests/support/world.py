@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ldapslam import __version__
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs.judge import Judgement
@@ -25,8 +24,7 @@ from ldapslam.proto.operator_pb2 import (
 )
 from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION
-from support.fleet import job_text, submission
+from support.fleet import job_text, registration, submission
 from support.rows import snapshot_of
 
 S = 1_000_000_000
@@ -69,13 +67,7 @@ class World:
         """Whether the agent's session goes on; `is_new`: it is another process."""
         epoch = self._epochs[name] = self._epochs.get(name, 3) + is_new
         fields.setdefault("instance_id", f"{name}-{epoch}")
-        request = agent_pb2.RegisterRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=__version__,
-            name=name,
-            epoch=epoch,
-            **fields,
-        )
+        request = registration(name, epoch=epoch, **fields)
         reply = await self.coordinator.agents.Register(request, None)
         self.sessions[name] = reply.session_id
         return reply.resumed

@@ -23,6 +23,7 @@ from ldapslam.jobs.model import Job
 from ldapslam.jobs.types import job_types
 from ldapslam.studies.points import files_of, load_points, points_of
 from ldapslam.studies.study_file import load_study
+from support.commands import COMMANDS, options, shown_options
 from support.pages import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,26 +35,13 @@ STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
 JOBS = sorted((ROOT / "configs" / "jobs").glob("*.yaml"))
 
 
-def commands(
-    group: click.Group, prefix: str = "ldapslam"
-) -> Iterator[tuple[str, click.Command]]:
-    """Every command with its full name."""
-    context = click.Context(group)
-    for word in group.list_commands(context):
-        command = group.get_command(context, word)
-        assert command is not None
-        yield f"{prefix} {word}", command
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{prefix} {word}")
-
-
 def test_each_command_and_each_option_has_help() -> None:
-    without = [name for name, command in commands(cli) if not command.help]
+    without = [name for name, command in COMMANDS.items() if not command.help]
     without += [
         f"{name} {option.opts[0]}"
-        for name, command in commands(cli)
-        for option in command.params
-        if isinstance(option, click.Option) and not option.hidden and not option.help
+        for name, command in COMMANDS.items()
+        for option in shown_options(command)
+        if not option.help
     ]
     assert without == []
 
@@ -164,7 +152,7 @@ def options_of(command: click.Command) -> set[str]:
     }
 
 
-OPTIONS = options_of(cli).union(*(options_of(one) for _, one in commands(cli)))
+OPTIONS = options_of(cli).union(*map(options_of, COMMANDS.values()))
 
 
 def test_each_option_for_those_who_come_from_other_tools_exists() -> None:
@@ -307,9 +295,9 @@ def test_each_command_that_a_text_names_is_right() -> None:
 def test_each_option_that_a_help_text_names_is_one_of_its_command() -> None:
     """Those of other commands stand within backticks, after the command."""
     wrong = []
-    for name, command in [("ldapslam", cli), *commands(cli)]:
-        options = [one for one in command.params if isinstance(one, click.Option)]
-        for text in (command.help or "", *(one.help or "" for one in options)):
+    for name, command in [("ldapslam", cli), *COMMANDS.items()]:
+        helps = [one.help or "" for one in options(command)]
+        for text in (command.help or "", *helps):
             named = re.findall(_LONG_OPTION, re.sub(r"`[^`]*`", "", text))
             if not {*named} <= {*options_of(command), "--help"}:
                 wrong.append(f"{name}: {text}")

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from ldapslam.cli.main import cli
+from support.commands import COMMANDS, shown_options
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,14 +33,10 @@ PAGES: dict[str, str] = generator.pages()
 
 
 def test_each_command_has_a_page_with_its_options() -> None:
-    context = click.Context(cli)
-    for name in cli.list_commands(context):
+    for name in cli.list_commands(click.Context(cli)):
         page = PAGES[f"ldapslam-{name}.1"]
-        command = cli.get_command(context, name)
-        assert command is not None
-        for option in command.params:
-            if isinstance(option, click.Option) and not option.hidden:
-                assert max(option.opts, key=len).replace("-", "\\-") in page
+        for option in shown_options(COMMANDS[f"ldapslam {name}"]):
+            assert max(option.opts, key=len).replace("-", "\\-") in page
         assert f".BR ldapslam\\-{name} (1)" in PAGES["ldapslam.1"]
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,29 +13,18 @@ import yaml
 
 from ldapslam.cli.main import cli
 from ldapslam.jobs.schema import job_schema
+from support.commands import LEAVES
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS_FILE = Path(__file__).with_name("surface.yaml")
 LIMITS: dict[str, dict[str, Any]] = yaml.safe_load(LIMITS_FILE.read_text())
 
 
-def leaves(command: click.Command) -> Iterator[click.Command]:
-    """Return the commands that are no groups, hidden commands too."""
-    if not isinstance(command, click.Group):
-        yield command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        inner = command.get_command(context, name)
-        assert inner is not None
-        yield from leaves(inner)
-
-
 def long_options() -> set[str]:
     """Return the distinct long options of all commands, hidden options too."""
     return {
         name
-        for command in (cli, *leaves(cli))
+        for command in (cli, *LEAVES.values())
         for parameter in command.params
         for name in (*parameter.opts, *parameter.secondary_opts)
         if name.startswith("--")
@@ -79,7 +67,7 @@ def measured() -> dict[str, int]:
     folders = [path.parent.name for path in ROOT.glob("*/__init__.py")]
     return {
         "commands at the top": len(cli.list_commands(click.Context(cli))),
-        "commands": len(list(leaves(cli))),
+        "commands": len(LEAVES),
         "long options": len(long_options()),
         "job keys": count_properties(job_schema()),
         "words of documents": count_words(),

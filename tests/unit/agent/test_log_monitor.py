@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -184,16 +183,6 @@ def test_operations_and_results_of_389_ds_are_counted(
     assert found["results[invalidCredentials]"] == 1
     assert found["results[another]"] == 1
     assert found["entries_sent"] == 2
-
-
-def test_log_in_json_is_counted(monitored: Monitored, log: Path) -> None:
-    monitor = monitored(log, "389ds")
-    base = {"local_time": "2026-11-21T12:54:06.014845650 +0000", "conn_id": 3}
-    search = {**base, "operation": "SEARCH", "op_id": 1, "base_dn": "dc=com"}
-    result = {**base, "operation": "RESULT", "op_id": 1, "err": 0, "nentries": 1}
-    append(log, f"{json.dumps(search)}\n{json.dumps(result, indent=2)}\n")
-    found = counts(monitor)
-    assert (found["search"], found["results[success]"]) == (1, 1)
 
 
 def test_object_over_several_lines_waits_for_its_end(

@@ -115,85 +115,60 @@ EVENTS: tuple[AgentRunEvent, ...] = (
     _CLEAN_UP,
 ) = range(len(EVENTS))
 
+#: In each state with a run.
+STAYS = (_PREPARE, _PREPARE_OTHER, _HEARD, _TIME)
+ENDS = (_ABANDON, _EXITED, _FAILED)
 #: State -> number of an event above -> state after it; what is not here is refused.
 EDGES: dict[AgentRunState, dict[int, AgentRunState]] = {
-    State.IDLE: {
-        _PREPARE: State.PREPARING,
-        _PREPARE_OTHER: State.PREPARING,
-        _HEARD: State.IDLE,
-        _TERMINATE: State.IDLE,
-    },
-    State.PREPARING: {
-        _PREPARE: State.PREPARING,
-        _PREPARE_OTHER: State.PREPARING,
-        _STOP: State.IDLE,
-        _ABANDON: State.IDLE,
-        _READY: State.READY,
-        _FAILED: State.IDLE,
-        _EXITED: State.IDLE,
-        _HEARD: State.PREPARING,
-        _TIME: State.PREPARING,
-        _TERMINATE: State.IDLE,
-    },
-    State.READY: {
-        _PREPARE: State.READY,
-        _PREPARE_OTHER: State.READY,
-        _START: State.ARMED,
-        _STOP: State.IDLE,
-        _ABANDON: State.IDLE,
-        _FAILED: State.IDLE,
-        _EXITED: State.IDLE,
-        _HEARD: State.READY,
-        _TIME: State.READY,
-        _TERMINATE: State.IDLE,
-    },
-    State.ARMED: {
-        _PREPARE: State.ARMED,
-        _PREPARE_OTHER: State.ARMED,
-        _STOP: State.DRAINING,
-        _ABANDON: State.IDLE,
-        _STARTED: State.RUNNING,
-        _INTERVAL: State.ARMED,
-        _LAST_INTERVAL: State.DRAINING,
-        _FINISHED: State.IDLE,
-        _FAILED: State.IDLE,
-        _EXITED: State.IDLE,
-        _HEARD: State.ARMED,
-        _TIME: State.ARMED,
-        _TERMINATE: State.DRAINING,
-        _CLEAN_UP: State.ARMED,
-    },
-    State.RUNNING: {
-        _PREPARE: State.RUNNING,
-        _PREPARE_OTHER: State.RUNNING,
-        _STOP: State.DRAINING,
-        _ABANDON: State.IDLE,
-        _INTERVAL: State.RUNNING,
-        _LAST_INTERVAL: State.DRAINING,
-        _FINISHED: State.IDLE,
-        _FAILED: State.IDLE,
-        _EXITED: State.IDLE,
-        _HEARD: State.RUNNING,
-        _TIME: State.RUNNING,
-        _TERMINATE: State.DRAINING,
-        _CLEAN_UP: State.RUNNING,
-    },
-    State.DRAINING: {
-        _PREPARE: State.DRAINING,
-        _PREPARE_OTHER: State.DRAINING,
-        _STOP: State.DRAINING,
-        _ABANDON: State.IDLE,
-        _STARTED: State.DRAINING,
-        _INTERVAL: State.DRAINING,
-        _LAST_INTERVAL: State.DRAINING,
-        _FINISHED: State.IDLE,
-        _FAILED: State.IDLE,
-        _EXITED: State.IDLE,
-        _HEARD: State.DRAINING,
-        _TIME: State.DRAINING,
-        _TERMINATE: State.DRAINING,
-        _CLEAN_UP: State.DRAINING,
-    },
+    state: {
+        **dict.fromkeys(STAYS, state),
+        **dict.fromkeys(ENDS, State.IDLE),
+        **others,
+    }
+    for state, others in {
+        State.PREPARING: {
+            _STOP: State.IDLE,
+            _READY: State.READY,
+            _TERMINATE: State.IDLE,
+        },
+        State.READY: {
+            _START: State.ARMED,
+            _STOP: State.IDLE,
+            _TERMINATE: State.IDLE,
+        },
+        State.ARMED: {
+            _STOP: State.DRAINING,
+            _STARTED: State.RUNNING,
+            _INTERVAL: State.ARMED,
+            _LAST_INTERVAL: State.DRAINING,
+            _FINISHED: State.IDLE,
+            _TERMINATE: State.DRAINING,
+            _CLEAN_UP: State.ARMED,
+        },
+        State.RUNNING: {
+            _STOP: State.DRAINING,
+            _INTERVAL: State.RUNNING,
+            _LAST_INTERVAL: State.DRAINING,
+            _FINISHED: State.IDLE,
+            _TERMINATE: State.DRAINING,
+            _CLEAN_UP: State.RUNNING,
+        },
+        State.DRAINING: {
+            _STOP: State.DRAINING,
+            _STARTED: State.DRAINING,
+            _INTERVAL: State.DRAINING,
+            _LAST_INTERVAL: State.DRAINING,
+            _FINISHED: State.IDLE,
+            _TERMINATE: State.DRAINING,
+            _CLEAN_UP: State.DRAINING,
+        },
+    }.items()
+}
+EDGES[State.IDLE] = {
+    _PREPARE: State.PREPARING,
+    _PREPARE_OTHER: State.PREPARING,
+    _HEARD: State.IDLE,
+    _TERMINATE: State.IDLE,
 }
 
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 import click
 
-from ldapslam.cli import main
+from ldapslam.cli.main import cli
+from support.commands import LEAVES, options, shown_options
 
 #: More options than this are below headings.
 MANY = 16
@@ -23,26 +23,6 @@ SEVERAL_FORMS = {
 }
 
 
-def commands(
-    group: click.Group, prefix: str = ""
-) -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(group)
-    for word in group.list_commands(context):
-        command = group.get_command(context, word)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{prefix}{word} ")
-        else:
-            yield f"{prefix}{word}", command
-
-
-COMMANDS = dict(commands(main.cli))
-
-
-def options(command: click.Command) -> list[click.Option]:
-    return [one for one in command.params if isinstance(one, click.Option)]
-
-
 def form(option: click.Option) -> str:
     """What its value is; empty: it has none."""
     if option.is_flag:
@@ -54,8 +34,8 @@ def form(option: click.Option) -> str:
 
 FORMS: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
 LONG_OF: dict[str, set[str]] = defaultdict(set)
-for _name, _command in COMMANDS.items():
-    for _option in (*options(_command), *options(main.cli)):
+for _name, _command in LEAVES.items():
+    for _option in (*options(_command), *options(cli)):
         long = max(_option.opts, key=len)
         FORMS[long][form(_option)].append(_name)
         for short in _option.opts:
@@ -75,14 +55,10 @@ def test_a_short_option_stands_for_one_long_one() -> None:
 def test_many_options_are_below_headings() -> None:
     without = [
         name
-        for name, command in COMMANDS.items()
+        for name, command in LEAVES.items()
         if len(shown_options(command)) > MANY and not has_headings(command)
     ]
     assert without == []
-
-
-def shown_options(command: click.Command) -> list[click.Option]:
-    return [one for one in options(command) if not one.hidden]
 
 
 def has_headings(command: click.Command) -> bool:

@@ -9,18 +9,10 @@ import shlex
 import pytest
 
 from ldapslam.cli.outcome import show_outcome
-from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.appendix import products
-from ldapslam.reports.summarise import summarise
 from ldapslam.results.facts import AgentFacts, Manifest, ServerIdentity, Target
-from ldapslam.results.store import Store
 from support.invocation import with_json
-from support.store import Scenario, fill
-
-
-def summary_of(scenario: Scenario) -> Summary:
-    with Store.open("sqlite://") as store:
-        return summarise(store, fill(store, scenario))
+from support.store import Scenario, summary_of
 
 
 def test_failures_are_printed_with_their_result_codes(

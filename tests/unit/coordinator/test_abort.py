@@ -140,7 +140,7 @@ def test_each_operation_has_a_time_of_its_own() -> None:
 
     def second(number: int, search: dict[str, Any], modify: dict[str, Any]) -> Any:
         rows = (
-            OperationRow("load", name, **counts)
+            OperationRow(stream="load", operation=name, **counts)
             for name, counts in (("search", search), ("modify", modify))
         )
         return interval(number, *rows)

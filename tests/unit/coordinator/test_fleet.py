@@ -281,11 +281,6 @@ def test_a_silent_agent_loses_its_runs_one_by_one() -> None:
     ]
 
 
-def test_loss_is_detected_within_five_seconds() -> None:
-    # heartbeats come every second, the clock is looked at four times a second
-    assert LOST_AFTER_NS + S // 4 < 5 * S
-
-
 @pytest.mark.parametrize(
     "state", [AgentState.ABSENT, AgentState.LOST, AgentState.LEFT, AgentState.IDLE]
 )

@@ -66,8 +66,11 @@ SEARCH = OperationRow(
     diagnostic_messages={32: "not there"},
     histograms={("response_time", "unresolved"): PACKED},
 )
-ADD = OperationRow("writers", "add", result_codes={-1: 1})
-READERS, WORKER = StreamRow("readers", tls_time=PACKED), WorkerRow(1, "open", wall_ns=2)
+ADD = OperationRow(stream="writers", operation="add", result_codes={-1: 1})
+READERS, WORKER = (
+    StreamRow(stream="readers", tls_time=PACKED),
+    WorkerRow(worker=1, model="open", wall_ns=2),
+)
 ROWS = {"operations": [SEARCH, ADD], "streams": [READERS], "workers": [WORKER]}
 
 
@@ -123,7 +126,7 @@ def with_fields(**values: Any) -> pb.Snapshot:
 
 
 def with_search(**values: Any) -> pb.Snapshot:
-    return snapshot(operations=[replace(SEARCH, **values)])
+    return snapshot(operations=[changed(SEARCH, **values)])
 
 
 def named(**values: Any) -> pb.Snapshot:
@@ -139,7 +142,7 @@ SPOILT = {
     "operation": with_search(operation="x" * 256),
     "operation of another stream": with_search(operation="add"),
     "server": with_search(server="ldap://elsewhere"),
-    "server of no row": snapshot(operations=[replace(ADD, server="ldap://a")]),
+    "server of no row": snapshot(operations=[changed(ADD, server="ldap://a")]),
     "messages": with_search(
         result_codes=CODES | {32: 1}, diagnostic_messages=dict.fromkeys(CODES, "no")
     ),
@@ -149,10 +152,10 @@ SPOILT = {
     "lowest code": with_search(result_codes={32: 1, -2: 1}),
     "code twice": spoilt("responses", 0, "result_code", 0),
     "operation twice": snapshot(operations=[SEARCH, SEARCH]),
-    "set-up": snapshot(streams=[StreamRow("readers", connect_time=b"SLH1")]),
+    "set-up": snapshot(streams=[StreamRow(stream="readers", connect_time=b"SLH1")]),
     "stream twice": snapshot(streams=[READERS, READERS]),
-    "gauge": snapshot(streams=[StreamRow("readers", backlog=1 << 63)]),
-    "worker": snapshot(workers=[WorkerRow(1 << 31)]),
+    "gauge": snapshot(streams=[StreamRow(stream="readers", backlog=1 << 63)]),
+    "worker": snapshot(workers=[WorkerRow(worker=1 << 31)]),
     "worker twice": snapshot(workers=[WORKER, WORKER]),
     "model": spoilt("workers", 0, "is_open", 2),
     "measured": spoilt("operations", 0, "measured", 2),

@@ -29,8 +29,10 @@ def world(runner: asyncio.Runner, tmp_path: Path) -> Iterator[World]:
     runner.run(world.writer.close())
 
 
-async def submit(world: World) -> str:
-    """A run that waits for its agents."""
+async def submit(world: World, registered: str = "") -> str:
+    """A run that waits for its agents, after these agents have registered."""
+    for name in registered:
+        await world.register(name)
     return await world.submit(MONITORED, wait_for_agents_ns=10**12)
 
 
@@ -102,9 +104,7 @@ async def test_an_agent_that_monitors_a_run_that_is_over_is_told_to_end_it(
 async def test_an_agent_that_reconnects_keeps_the_order_to_monitor_that_is_under_way(
     world: World,
 ) -> None:
-    for name in "ba":
-        await world.register(name)
-    run_id = await submit(world)
+    run_id = await submit(world, "ba")
     # it does not know of the run yet
     assert await world.register("a")
     await assert_all_are_monitored(world, run_id)
@@ -113,9 +113,7 @@ async def test_an_agent_that_reconnects_keeps_the_order_to_monitor_that_is_under
 async def test_the_monitor_of_an_attempt_before_ends_before_the_next_one_begins(
     world: World,
 ) -> None:
-    for name in "ab":
-        await world.register(name)
-    run_id = await submit(world)
+    run_id = await submit(world, "ab")
     await world.restart()  # the run is being prepared: it is queued again
     await world.register("b")
     await world.register("a", monitored_runs=[run_id])
@@ -126,9 +124,7 @@ async def test_the_monitor_of_an_attempt_before_ends_before_the_next_one_begins(
 async def test_a_run_that_ends_ends_monitors_that_it_believes_to_be_gone(
     world: World,
 ) -> None:
-    for name in "ab":
-        await world.register(name)
-    run_id = await submit(world)
+    run_id = await submit(world, "ab")
     failed = failure_message(RunAborted("so it says"))
     await world.report_monitor(run_id, monitor_pb2.MonitorEvent(failed=failed))
     assert not has_open_watch(world, run_id, "a")
@@ -142,9 +138,7 @@ async def test_a_run_that_ends_ends_monitors_that_it_believes_to_be_gone(
 async def test_a_run_whose_end_is_not_stored_yet_has_no_monitors(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in "ab":
-        await world.register(name)
-    run_id = await submit(world)
+    run_id = await submit(world, "ab")
 
     def busy(*_: object) -> None:
         raise StoreBusy("results.sqlite", 10)

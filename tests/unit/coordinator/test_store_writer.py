@@ -139,10 +139,16 @@ async def test_what_fails_is_kept_and_nothing_is_acknowledged_meanwhile(
     assert caplog.text.count("the server closed the connection") == 1
 
 
-async def test_a_locked_store_has_all_once_it_is_free(
-    writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def short_busy_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Must be requested before the store is opened."""
     monkeypatch.setattr(results_store, "_BUSY_TIMEOUT_S", 0.05)
+
+
+@pytest.mark.usefixtures("short_busy_timeout")
+async def test_a_locked_store_has_all_once_it_is_free(
+    writer: StoreWriter, tmp_path: Path
+) -> None:
     await create_run(writer)
     with closing(
         sqlite3.connect(tmp_path / "results.sqlite", isolation_level=None)

@@ -23,15 +23,13 @@ from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.results.facts import Manifest
-from ldapslam.results.store import Store
-from support.judged import judge
-from support.store import JOB_TEXT, Scenario, fill
+from support.judged import judged
+from support.store import JOB_TEXT, Scenario
 
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
-    with Store.open("sqlite://") as store:
-        return judge(store, fill(store, Scenario()))
+    return judged(Scenario())
 
 
 def changed(summary: Summary, run_id: str, **fields: Any) -> Summary:
@@ -229,9 +227,7 @@ def test_repeats_without_a_difference_say_what_would_have_been_seen(
 @pytest.mark.parametrize("runs", [1, 3])
 def test_that_all_requests_fail_is_found_and_leaves_no_times(runs: int) -> None:
     def failing(name: str, share: float) -> Side:
-        with Store.open("sqlite://") as store:
-            scenario = Scenario(failing=share, modifies_per_s=400, thresholds=())
-            one = judge(store, fill(store, scenario))
+        one = judged(Scenario(failing=share, modifies_per_s=400, thresholds=()))
         return Side(name, tuple(changed(one, f"{name}{n}") for n in range(runs)))
 
     sides = [failing("A", 0.0), failing("B", 1.0)]

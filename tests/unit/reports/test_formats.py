@@ -72,6 +72,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import MAX_US, Histogram
 from ldapslam.results.store import Store
+from support.figures import table_of
 from support.golden import Compare
 from support.histograms import packed_of
 from support.plans import changed_streams
@@ -598,18 +599,8 @@ def test_a_run_that_queued_has_charts_of_it(summary: Summary) -> None:
         assert charts.draw(one, wanted).keys() == names
 
 
-def _table(content: Document, name: str) -> Table:
-    [shown] = [
-        block
-        for section in content.sections
-        for block in section.blocks
-        if isinstance(block, Table) and block.name == name
-    ]
-    return shown
-
-
 def _column(summary: Summary, name: str, title: str) -> list[Cell]:
-    shown = _table(document(summary), name)
+    shown = table_of(document(summary), name)
     place = [column.title for column in shown.columns].index(title)
     return [row[place] for row in shown.rows]
 
@@ -632,7 +623,7 @@ def test_the_time_in_which_a_threshold_was_missed_stands_beside_it(
     summary: Summary,
 ) -> None:
     p99, errors, *_ = (one.expression for one in summary.thresholds)
-    titles = [one.title for one in _table(document(summary), "thresholds").columns]
+    titles = [one.title for one in table_of(document(summary), "thresholds").columns]
     assert "Time missed" not in titles
     states = {p99: {("a", "b"): bytearray((0, 1, 1, 2, 1))}}
     missed = replace(summary, timeline=replace(summary.timeline, states=states))
@@ -771,7 +762,7 @@ def test_what_thresholds_name_is_in_the_first_tables() -> None:
         "*.modify.mean < 1s",
     )
     found = document(summary_of(Scenario(thresholds=thresholds)))
-    headline = _table(found, "headline")
+    headline = table_of(found, "headline")
     titles = [one.title for one in headline.columns]
     assert titles[-8:] == [
         *("mean", "p50", "p90", "p95"),

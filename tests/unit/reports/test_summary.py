@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -148,14 +147,6 @@ def test_a_long_run_is_merged_to_what_a_chart_can_show(
     edges = set(timeline.start_s) | set(timeline.end_s)
     assert {phase.start_s for phase in timeline.phases} <= edges
     assert any("3 intervals merged" in note for note in summary.notes)
-
-
-def test_a_run_without_any_interval_has_a_summary() -> None:
-    no_plan: dict[str, Any] = {"phases": [], "boundaries_ns": [], "streams": []}
-    summary = summary_of(Scenario(plan=no_plan, run={"state": "failed"}), [])
-    assert summary.verdict == "INVALID"
-    assert summary.measure_s is None
-    assert summary.operations == ()
 
 
 def test_intervals_belong_to_the_phase_they_lie_in() -> None:

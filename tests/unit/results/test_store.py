@@ -450,7 +450,7 @@ def test_a_reader_leaves_nothing_and_is_told_of_a_writer_that_came_later(
 def test_a_report_of_many_like_operations_is_unpacked(count: int) -> None:
     histograms = {("response_time", "succeeded"): bytes(range(256)) * 4}
     operations = [
-        OperationRow("s", f"operation-{number}", histograms=histograms)
+        OperationRow(stream="s", operation=f"operation-{number}", histograms=histograms)
         for number in range(count)
     ]
     snapshot = snapshot_of(operations, index=3)

@@ -15,7 +15,6 @@ from ldapslam.reports.comparing.making import NOT_READ, READ
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.results.facts import Manifest
-from ldapslam.results.store import Store
 from ldapslam.studies.baseline import (
     Baseline,
     baseline_of,
@@ -35,8 +34,8 @@ from ldapslam.studies.gate import (
     Tolerances,
 )
 from ldapslam.studies.gate_report import GateAnswer, gate_document, gate_json
-from support.judged import judge
-from support.store import Scenario, fill
+from support.judged import judged
+from support.store import Scenario
 
 JOB = """\
 name: lookups
@@ -58,8 +57,7 @@ SAVED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
-    with Store.open("sqlite://") as store:
-        return judge(store, fill(store, Scenario()))
+    return judged(Scenario())
 
 
 def run(

@@ -45,6 +45,10 @@ def search(limits: Range, run, most: int = 40) -> tuple[Found, list[Probe]]:  # 
     return wanted, made
 
 
+def is_near(found: Found, limit: float) -> bool:
+    return limit / 1.031 - 1 <= (found.capacity or 0) <= limit
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_capacity_of_a_server_with_a_limit_takes_few_runs(seed: int) -> None:
     """Overloaded runs achieve what the server can, give or take 1 %."""
@@ -57,8 +61,7 @@ def test_capacity_of_a_server_with_a_limit_takes_few_runs(seed: int) -> None:
         return {"verdict": "PASS" if holds else "FAIL", "achieved": achieved}
 
     found, made = search(Range(100, 100_000), run)
-    assert found.capacity is not None
-    assert limit / 1.031 - 1 <= found.capacity <= limit
+    assert is_near(found, limit)
     assert len(made) < 12
 
 
@@ -83,8 +86,7 @@ def test_a_load_that_is_not_certain_is_run_longer(limit: int) -> None:
         return {"verdict": "PASS" if probe.load <= limit else "FAIL"}
 
     found, made = search(Range(1, 10_000), run)
-    assert found.capacity is not None
-    assert limit / 1.031 - 1 <= found.capacity <= limit
+    assert is_near(found, limit)
     assert found.above_verdict == "FAIL"
     assert [one.is_longer for one in made[-2:]] == [False, True]
 
@@ -125,8 +127,7 @@ def test_one_chance_fail_does_not_cap_the_search(with_rates: bool) -> None:
             return {"verdict": "PASS" if holds else "FAIL", "achieved": achieved}
 
         found, made = search(Range(100, 100_000), run)
-        assert found.capacity is not None
-        assert limit / 1.031 - 1 <= found.capacity <= limit
+        assert is_near(found, limit)
         return made
 
     clean = search_with(-1)
@@ -151,8 +152,7 @@ def test_few_searches_are_capped_where_one_run_in_twenty_fails_by_chance() -> No
 
         found, made = search(Range(100, 100_000), run, most=60)
         runs += len(made)
-        capacity = found.capacity or 0
-        near += limit / 1.031 - 1 <= capacity <= limit
+        near += is_near(found, limit)
     assert near / 300 > 0.93
     assert runs / 300 < 12
 

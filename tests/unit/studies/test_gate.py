@@ -17,7 +17,6 @@ import pytest
 
 from ldapslam.base.fault import Fault
 from ldapslam.reports.comparing.sequential import Plan, looks
-from ldapslam.reports.document import Table
 from ldapslam.reports.figures import METRICS, Readings
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.gate import (
@@ -45,7 +44,7 @@ from ldapslam.studies.gate_report import (
     tap,
     write_gate,
 )
-from support.figures import figure
+from support.figures import figure, table_of
 
 SEARCH = "readers.search"
 _OF_A_PIPELINE = ("gate.tap", "junit.xml")
@@ -102,6 +101,11 @@ def gate_of(
 def told(gate: Gate, job: str = "lookups") -> GateAnswer:
     sides = {OLD: "lab.settings.threads=16", NEW: "lab.settings.threads=2"}
     return GateAnswer(job, sides, gate.answer(), (), "the time was over", 1, 7.5)
+
+
+def suite_of(answer: GateAnswer) -> ElementTree.Element:
+    [suite] = ElementTree.fromstring(junit(answer))
+    return suite
 
 
 @pytest.mark.parametrize(
@@ -207,13 +211,8 @@ def test_a_figure_is_told_as_the_look_saw_it_that_decided(is_paired: bool) -> No
     assert (told_of["pairs"], told_of["last"]["pairs"]) == (6, 14)
     assert told_of["sentence"] == said
     assert said in tap(answer)
-    [table] = [
-        block
-        for section in gate_document(answer).sections
-        for block in section.blocks
-        if isinstance(block, Table) and block.name == "gate-figures"
-    ]
-    assert any("which leaves it open" in one for one in table.notes)
+    notes = table_of(gate_document(answer), "gate-figures").notes
+    assert any("which leaves it open" in one for one in notes)
 
 
 def test_a_last_look_wholly_beyond_the_tolerance_takes_a_pass_back() -> None:
@@ -299,8 +298,7 @@ def test_what_is_left_of_many_runs_is_a_selection_and_never_passes() -> None:
 def _is_an_error_of_its_own(answer: GateAnswer, why: str) -> None:
     """Of the gate, beside cases that all pass."""
     assert (answer.answer.answer, answer.verdict) == (CANNOT_TELL, "INVALID")
-    suite = ElementTree.fromstring(junit(answer)).find("testsuite")
-    assert suite is not None
+    suite = suite_of(answer)
     assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
     [case] = [one for one in suite.iter("testcase") if len(one)]
     assert case.get("name") == "gate"
@@ -476,12 +474,7 @@ def test_the_report_says_what_was_asked_and_has_each_runs_figures() -> None:
     assert facts["New"] == "lab.settings.threads=2; slapd 2.6.8"
     assert facts["Host"] == "loader"
     assert facts["Began"] == "2026-11-26 10:00 UTC, took 61 s"
-    [table] = [
-        block
-        for section in document.sections
-        for block in section.blocks
-        if isinstance(block, Table) and block.name == "gate-runs"
-    ]
+    table = table_of(document, "gate-runs")
     rows = [[cell.text for cell in row] for row in table.rows]
     assert [row[0] for row in rows] == ["1", "1", "–", "–", "2", "2"]
     assert rows[0][1:3] == ["new", "1\u202f000"]
@@ -571,8 +564,7 @@ def test_a_rehearsal_finds_more_of_what_is_larger() -> None:
 def test_a_pipeline_has_a_case_for_each_figure_and_one_for_the_runs(
     gate: Gate, kind: str, metrics: list[str]
 ) -> None:
-    suite = ElementTree.fromstring(junit(told(gate))).find("testsuite")
-    assert suite is not None
+    suite = suite_of(told(gate))
     cases = {case.get("name"): case.find(kind) for case in suite.iter("testcase")}
     assert list(cases) == [*DEFAULT_METRICS, "runs"]
     assert [name for name, found in cases.items() if found is not None] == metrics
@@ -663,8 +655,7 @@ def test_names_of_a_job_are_data_in_every_output() -> None:
     assert "\x1b" not in text
     assert r"\`x\`" in text
     assert r"\[a\](b)" in text
-    suite = ElementTree.fromstring(junit(answer)).find("testsuite")
-    assert suite is not None
+    suite = suite_of(answer)
     assert suite.get("name") == r"gate of <b>|`x`\u001b[31m # [a](b)"
 
 

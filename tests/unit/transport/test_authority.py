@@ -451,11 +451,6 @@ def test_a_tokens_text_holds_all_of_it(authority: Authority) -> None:
         assert token.secret not in str(caught.value)
 
 
-def test_a_request_proves_that_its_key_is_there() -> None:
-    key = new_key()
-    assert request_key(build_request(key, "x")) == key.public_key()
-
-
 # What a process connects with.
 
 
