@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import numpy as np
 from google.protobuf.unknown_fields import UnknownFieldSet
 from pydantic import ValidationError
 
@@ -51,8 +52,8 @@ from ldapslam.results.records import (
 from ldapslam.results.tables import ROW_BYTES, rows_of
 from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
-#: The store's integers are signed: 64 bits for counters, 32 for keys.
-_MAX_COUNTER = (1 << 63) - 1
+#: The store's integers are signed: 64 bits for times, 32 for keys.
+_MAX_NS = (1 << 63) - 1
 _MAX_KEY = (1 << 31) - 1
 #: An operation's histograms of an interval, and a second's readings of monitors, take
 #: less.
@@ -64,6 +65,22 @@ _MOST_RESULT_CODES = 256
 #: The engine keeps 200 bytes of each of four.
 _MOST_DIAGNOSTIC_MESSAGES = 16
 _LONGEST_DIAGNOSTIC_MESSAGE = 1_000
+
+
+def _most(table: str, column: str) -> int:
+    """Return the highest number of a column: sums over the rows of a window, and over
+    all agents, fit 64 bits. The times of connections are added without a limit."""
+    if table == "workers":
+        return 1 << 53
+    if column == "result_code":  # OTHER_CODES is negative
+        return (1 << 64) - 1
+    return 1 << 62 if column.endswith("_ns") else 1 << 40
+
+
+_MOST = [
+    np.array([_most(table, column) for column in columns], np.uint64)
+    for table, columns in TABLES.items()
+]
 
 
 def interval_record(
@@ -125,7 +142,7 @@ def _check_snapshot(snapshot: pb.Snapshot, plan: RunPlan) -> None:
     # the drain is one more
     if snapshot.index > len(plan.boundaries_ns):
         raise ProtocolError(f"the plan has no interval {snapshot.index}")
-    if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
+    if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_NS:
         raise ProtocolError("the interval ends before it begins")
     if snapshot.phase not in {DRAIN, *(phase.name for phase in plan.phases)}:
         raise ProtocolError(f"the plan has no phase {snapshot.phase!r}")
@@ -138,8 +155,8 @@ def _check_snapshot(snapshot: pb.Snapshot, plan: RunPlan) -> None:
         _check_names(names.stream, "server", names.servers, _servers(stream))
     host = snapshot.host
     for value_ns in (host.throttled_ns, host.hiccup_max_ns, host.stalled_ns):
-        if value_ns > _MAX_COUNTER:
-            raise ProtocolError(f"counter {value_ns} is out of range")
+        if value_ns > _MAX_NS:
+            raise ProtocolError(f"time {value_ns} is out of range")
     for share in (host.cpu_utilisation, host.steal_share):
         if not 0 <= share <= 1:  # nor is a NaN
             raise ProtocolError(f"share {share} is out of range")
@@ -155,13 +172,18 @@ def _check_names(
 
 def _check_rows(snapshot: pb.Snapshot) -> None:
     """Nothing is out of range, refers to what is not there, or is there twice."""
-    operations, responses, streams, workers = (
-        rows_of(getattr(snapshot, name), name) for name in TABLES
-    )
-    # what is above 63 bits is below 0 here
-    for rows in (operations, streams, workers, responses[:, 1:]):
-        if rows.min(initial=0) < 0:
+    tables = [rows_of(getattr(snapshot, name), name) for name in TABLES]
+    for rows, most in zip(tables, _MOST, strict=True):
+        if (rows.view(np.uint64) > most).any():
             raise ProtocolError("a number of a row is out of range")
+    operations, responses, streams, workers = tables
+    completed, succeeded, expected, failed, empty = (
+        operations[:, TABLES["operations"].index(name)]
+        for name in ("completed", "succeeded", "expected", "failed", "empty")
+    )
+    is_more = (succeeded + expected + failed > completed) | (empty > succeeded)
+    if is_more.any():
+        raise ProtocolError("a row has more responses of a kind than responses")
     _check_operations(snapshot, operations[:, :5].tolist(), responses.tolist())
     numbers = streams[:, 0].tolist()
     _check_distinct("stream", numbers)

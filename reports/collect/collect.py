@@ -71,8 +71,6 @@ from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from ldapslam.results.window import Columns, OperationRows, Window
 
-#: Sums of a window's rows fit 64 bits when no number is larger.
-_MOST_EXACT = 1 << 40
 _FOR_EVER_NS = 1 << 62
 #: Of more, the response times over time of each by itself would cost too much.
 _MOST_AGENTS_OVER_TIME = 64
@@ -265,9 +263,9 @@ class _Collector:
         reports, places = slots.reports, rows["report"]
         by_agent = reports.agent[places]
         counted = np.array([rows[name] for name in OPERATION_COUNTERS])
-        _add_counters(totals.whole, rows, counted)
+        _add_counters(totals.whole, counted)
         if measured:
-            _add_counters(totals.measured, rows, counted)
+            _add_counters(totals.measured, counted)
             self._add_to_batches(totals, reports, places, counted)
             sums = np.zeros((len(reports.agents), counted.shape[0]), counted.dtype)
             np.add.at(sums, by_agent, counted.T)
@@ -564,12 +562,9 @@ def _add_host(agent: AgentTotals, columns: Columns, places: Places) -> None:
         agent.hiccups_wall_ns += int(lengths_ns[there].sum())
 
 
-def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:
-    """`counted`: counters by row; where its sums could overflow, `rows` are added."""
-    if counted.size == 0 or counted.max() < _MOST_EXACT:
-        sums = counted.sum(axis=1).tolist()
-    else:
-        sums = [sum(rows[name].tolist()) for name in OPERATION_COUNTERS]
+def _add_counters(counters: Counter[str], counted: Integers) -> None:
+    """`counted`: counters by row."""
+    sums = counted.sum(axis=1).tolist()
     for name, number in zip(OPERATION_COUNTERS, sums, strict=True):
         if number:
             counters[name] += number
