@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from google.protobuf.unknown_fields import UnknownFieldSet
+from google.protobuf.message import DecodeError
 from pydantic import ValidationError
 
 from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
@@ -89,10 +89,14 @@ def interval_record(
     """The record of one report, and what it says; `plan` is of its run's record."""
     try:
         snapshot = unpack(report.packed)
-        _check_snapshot(snapshot, plan)
-        within_bounds(snapshot)
-        _check_rows(snapshot)
-    except (StoreError, ValueError) as error:
+        size_bytes = snapshot.ByteSize()
+        # the store keeps it as it came
+        if within_bounds(snapshot).ByteSize() < size_bytes:
+            raise ProtocolError("the interval has fields of another version")
+        names = within_bounds(pb.Names.FromString(snapshot.names)).streams
+        _check_snapshot(snapshot, names, plan)
+        _check_rows(snapshot, names)
+    except (DecodeError, StoreError, ValueError) as error:
         raise ProtocolError(str(error)) from error
     _check_key("sequence", report.sequence)
     record = IntervalRecord(
@@ -126,14 +130,15 @@ def _servers(stream: PlannedStream) -> Sequence[str]:
     return stream.uris if len(stream.uris) > 1 else ()
 
 
-def _check_snapshot(snapshot: pb.Snapshot, plan: RunPlan) -> None:
+def _check_snapshot(
+    snapshot: pb.Snapshot, names: Sequence[pb.StreamNames], plan: RunPlan
+) -> None:
     """Before anything looks at each row."""
     if (
         len(snapshot.operations) > _operation_rows(plan) * ROW_BYTES["operations"]
         or len(snapshot.streams) > len(plan.streams) * ROW_BYTES["streams"]
         or len(snapshot.workers) > _MOST_WORKERS * ROW_BYTES["workers"]
-        or len(snapshot.names) > len(plan.streams)
-        or len(UnknownFieldSet(snapshot))
+        or len(names) > len(plan.streams)
     ):
         note_exceeded(Bound.REPORT_ROWS)
         raise ProtocolError("the interval has more than the plan")
@@ -146,13 +151,13 @@ def _check_snapshot(snapshot: pb.Snapshot, plan: RunPlan) -> None:
         raise ProtocolError("the interval ends before it begins")
     if snapshot.phase not in {DRAIN, *(phase.name for phase in plan.phases)}:
         raise ProtocolError(f"the plan has no phase {snapshot.phase!r}")
-    _check_distinct("stream", (names.stream for names in snapshot.names))
-    for names in snapshot.names:
-        stream = plan.by_stream.get(names.stream)
+    _check_distinct("stream", (one.stream for one in names))
+    for one in names:
+        stream = plan.by_stream.get(one.stream)
         if stream is None:
-            raise ProtocolError(f"the plan has no stream {names.stream!r}")
-        _check_names(names.stream, "operation", names.operations, stream.by_operation)
-        _check_names(names.stream, "server", names.servers, _servers(stream))
+            raise ProtocolError(f"the plan has no stream {one.stream!r}")
+        _check_names(one.stream, "operation", one.operations, stream.by_operation)
+        _check_names(one.stream, "server", one.servers, _servers(stream))
     host = snapshot.host
     for value_ns in (host.throttled_ns, host.hiccup_max_ns, host.stalled_ns):
         if value_ns > _MAX_NS:
@@ -170,7 +175,7 @@ def _check_names(
         raise ProtocolError(f"stream {stream!r} has names of no {kind} of the plan")
 
 
-def _check_rows(snapshot: pb.Snapshot) -> None:
+def _check_rows(snapshot: pb.Snapshot, names: Sequence[pb.StreamNames]) -> None:
     """Nothing is out of range, refers to what is not there, or is there twice."""
     tables = [rows_of(getattr(snapshot, name), name) for name in TABLES]
     for rows, most in zip(tables, _MOST, strict=True):
@@ -184,10 +189,10 @@ def _check_rows(snapshot: pb.Snapshot) -> None:
     is_more = (succeeded + expected + failed > completed) | (empty > succeeded)
     if is_more.any():
         raise ProtocolError("a row has more responses of a kind than responses")
-    _check_operations(snapshot, operations[:, :5].tolist(), responses.tolist())
+    _check_operations(snapshot, names, operations[:, :5].tolist(), responses.tolist())
     numbers = streams[:, 0].tolist()
     _check_distinct("stream", numbers)
-    if max(numbers, default=-1) >= len(snapshot.names):
+    if max(numbers, default=-1) >= len(names):
         raise ProtocolError("a row of a stream without a name")
     kinds = workers[:, :2].tolist()
     _check_distinct("worker", map(tuple, kinds))
@@ -198,9 +203,12 @@ def _check_rows(snapshot: pb.Snapshot) -> None:
 
 
 def _check_operations(
-    snapshot: pb.Snapshot, rows: Sequence[list[int]], responses: Sequence[list[int]]
+    snapshot: pb.Snapshot,
+    names: Sequence[pb.StreamNames],
+    rows: Sequence[list[int]],
+    responses: Sequence[list[int]],
 ) -> None:
-    sizes = [(len(one.operations), 1 + len(one.servers)) for one in snapshot.names]
+    sizes = [(len(one.operations), 1 + len(one.servers)) for one in names]
     _check_distinct("operation", (tuple(row[:4]) for row in rows))
     start = 0
     for stream, operation, server, measured, count in rows:

@@ -31,7 +31,7 @@ from ldapslam.transport.messages import ProtocolError
 from support.draws import Draws
 from support.histograms import packed_of
 from support.intervals import Interval, open_part, stored_intervals
-from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
+from support.rows import OperationRow, StreamRow, WorkerRow, packed_names, snapshot_of
 from support.store import Scenario, changed, run_record
 
 PACKED = packed_of([1_000, 2_000])
@@ -128,7 +128,7 @@ def with_search(**values: Any) -> pb.Snapshot:
 
 def named(**values: Any) -> pb.Snapshot:
     names = {"stream": "readers", "operations": ["search"], "servers": ["ldap://a"]}
-    return with_fields(names=[pb.StreamNames(**{**names, **values})])
+    return with_fields(names=packed_names([pb.StreamNames(**{**names, **values})]))
 
 
 CODES = dict.fromkeys(range(17), 1)
@@ -174,7 +174,7 @@ SPOILT = {
     "bytes of no row": with_fields(histograms=2 * PACKED),
     "part of a row": with_fields(workers=bytes(8)),
     "layout": with_fields(layout=1),
-    "no names": with_fields(names=[]),
+    "no names": with_fields(names=b""),
     "name of a stream": named(stream="strangers"),
     "names of operations": named(operations=["search", "search"]),
     "names of servers": named(servers=["ldap://a", "ldap://c"]),
@@ -197,6 +197,12 @@ def test_a_report_with_an_unknown_field_is_refused() -> None:
     spoilt.MergeFromString(b"\xfa\x7f\x03abc")
     with pytest.raises(ProtocolError):
         interval_record(report(spoilt), PLAN)
+
+
+def test_nothing_in_a_snapshot_is_repeated() -> None:
+    """An empty message takes two bytes in a report, and a hundred in memory."""
+    fields = pb.Snapshot.DESCRIPTOR.fields
+    assert not [one.name for one in fields if one.label == one.LABEL_REPEATED]
 
 
 NUMBERS = (0, 1, 2, 48, 60, 1 << 31, (1 << 63) - 1, (1 << 64) - 1)
@@ -248,6 +254,7 @@ REPORTS = {
     "something behind": {"packed": report().packed + b"x"},
     "no snapshot": {"packed": zlib.compress(b"\xff")},
     "bomb": {"packed": zlib.compress(bytes(1 << 20))},
+    "no names": {"packed": pack(with_fields(names=b"\xff"))},
     "without end": {"packed": zlib.compress(bytes(MAX_SNAPSHOT_BYTES + 1))},
 }
 
