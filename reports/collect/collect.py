@@ -426,11 +426,11 @@ class _Collector:
                 if number := sum(rows[counter][theirs].tolist()):
                     totals.counters[counter] += number
             places, downs_ns = rows["report"][theirs], rows["down_ns"][theirs]
-            for row in np.flatnonzero(downs_ns).tolist():
-                if reports.in_measure[place := places[row]]:
-                    totals.down_in_measure_ns += int(downs_ns[row])
-                    index = reports.indexes[reports.slot[place]]
-                    totals.down_ns[index] += int(downs_ns[row])
+            within = reports.in_measure[places]
+            totals.unable_ns += sum(rows["unable_ns"][theirs][within].tolist())
+            for row in np.flatnonzero(within & (downs_ns > 0)).tolist():
+                index = reports.indexes[reports.slot[places[row]]]
+                totals.down_ns[index] += int(downs_ns[row])
             for time, packed in window.set_ups.items():
                 if (chosen := is_theirs[packed.rows]).any():
                     totals.set_up[time].add_block(packed.read(chosen))

@@ -64,6 +64,7 @@ class StreamRow:
     connect_failures: int = 0
     disconnects: int = 0
     down_ns: int = 0
+    unable_ns: int = 0
     protocol_errors: int = 0
     late_responses: int = 0
     unexpected_messages: int = 0

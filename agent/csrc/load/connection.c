@@ -13,6 +13,13 @@
 /* Set-ups of connections that waited for a server: one in that time, on average. */
 #define FOLLOW_NS (SLAM_NS_PER_S / 5000)
 
+/* It is lost, or its set-up has failed. */
+static bool
+is_away(enum slam_conn_state state)
+{
+    return state == SLAM_CONN_DOWN || state == SLAM_CONN_UNABLE;
+}
+
 void
 slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
 {
@@ -22,11 +29,12 @@ slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
 
     if (to == SLAM_CONN_STATES)
         abort();
-    if (from == SLAM_CONN_DOWN || to == SLAM_CONN_DOWN) {
-        slam_flow_tally_down(flow, slam_clock_mono_ns());
-        flow->down_count -= from == SLAM_CONN_DOWN;
-        flow->down_count += to == SLAM_CONN_DOWN;
-    }
+    if (is_away(from) || is_away(to))
+        slam_flow_tally(flow, slam_clock_mono_ns());
+    flow->down_count -= from == SLAM_CONN_DOWN;
+    flow->down_count += to == SLAM_CONN_DOWN;
+    flow->unable_count -= from == SLAM_CONN_UNABLE;
+    flow->unable_count += to == SLAM_CONN_UNABLE;
     flow->connecting -= from == SLAM_CONN_REPLACING;
     flow->connecting += to == SLAM_CONN_REPLACING;
     conn->state = (uint8_t)to;
@@ -193,21 +201,18 @@ count_set_up(struct slam_stream_record *record,
         slam_histogram_record(&record->set_up[SLAM_BIND_TIME], setup->bind_ns);
 }
 
-/* The connection's set-up failed: it is down where that is the server's fault. */
+/* The connection's set-up failed, by the server's fault or the generator's. */
 static void
 fail(struct slam_conn *conn, enum slam_cause cause, uint64_t now_ns)
 {
     struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
     uint64_t attempt_ns = conn->request.setup.total_ns;
+    bool is_own = slam_cause_is_own(cause);
 
     slam_stream_record_failure(record, cause);
-    if (slam_cause_is_own(cause)) {
-        slam_conn_move(conn, SLAM_CONN_FAILED_HERE);
-    } else {
-        if (conn->state != SLAM_CONN_DOWN) /* the attempt's time counts too */
-            record->down_ns += attempt_ns;
-        slam_conn_move(conn, SLAM_CONN_FAILED);
-    }
+    if (!is_away(conn->state)) /* the attempt's time counts too */
+        *(is_own ? &record->unable_ns : &record->down_ns) += attempt_ns;
+    slam_conn_move(conn, is_own ? SLAM_CONN_FAILED_HERE : SLAM_CONN_FAILED);
     await_server(conn, now_ns - attempt_ns);
 }
 
