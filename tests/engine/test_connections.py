@@ -323,6 +323,23 @@ def test_one_connection_tries_a_server_that_is_away() -> None:
     assert 20 * 1300 * MS < down_ns <= 20 * 1450 * MS
 
 
+def test_one_connection_tries_a_proxy_whose_directory_is_away() -> None:
+    """It takes each connection, and ends it at the first request."""
+    with FakeLdap(answer) as server:
+        port = server.port
+        engine = new_engine([stream(server.uri, connections=50)], duration_ns=1500 * MS)
+        t0_ns = start(engine)
+        sleep_until(t0_ns + 100 * MS)
+    with FakeLdap(lambda peer, request: False, port=port):
+        sleep_until(t0_ns + 900 * MS)
+    with FakeLdap(answer, port=port):
+        outcome = collect(engine)
+    # each twice, then one of a worker every 50 ms, and each when it is there again
+    assert outcome.stream_count("connects") <= 50 + 2 * 50 + 2 * 16 + 50
+    assert 50 * 700 * MS < outcome.stream_count("down_ns") < 50 * 1200 * MS
+    outcome.assert_balanced()
+
+
 @pytest.mark.parametrize("limit", [1, 20])
 def test_a_wait_for_the_next_connection_is_in_no_response_time(limit: int) -> None:
     def close_after(peer: Peer, request: Request) -> bool:

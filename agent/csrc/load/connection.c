@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A server that is away is tried again that long after the last attempt began. */
+/* A server that is away is tried again that long after the last attempt began. One
+ * that takes connections and ends them without an answer, as a proxy does whose
+ * directory is away, is there when a connection has lasted as long. */
 #define PROBE_NS (SLAM_NS_PER_S / 20)
 
 /* Set-ups of connections that waited for a server: one in that time, on average. */
@@ -249,7 +251,24 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->up_since_ns = now_ns;
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
-    follow(flow, server, now_ns);
+    server->up_ns = now_ns;
+    if (!server->is_mute)
+        follow(flow, server, now_ns);
+}
+
+void
+slam_conn_follow(struct slam_flow *flow, uint64_t now_ns)
+{
+    size_t count = flow->stream->settings.connection.uri_count;
+
+    if (flow->down_count == 0 && flow->unable_count == 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct slam_server *server = &flow->servers[i];
+
+        if (!server->probe && server->up_ns + PROBE_NS <= now_ns)
+            follow(flow, server, now_ns);
+    }
 }
 
 void
@@ -278,9 +297,11 @@ take_down(struct slam_conn *conn)
 static void
 lose(struct slam_conn *conn)
 {
+    uint32_t in_flight = conn->flow->stream->settings.in_flight;
+    bool is_mute = conn->requests <= in_flight - conn->free_count;
     uint64_t now_ns = slam_clock_mono_ns();
 
-    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++) {
+    for (uint32_t i = 0; i < in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
 
         if (slot->state == SLAM_SLOT_SENT)
@@ -295,9 +316,9 @@ lose(struct slam_conn *conn)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
     slam_flow_stream_record(conn->flow)->disconnects++;
     slam_conn_move(conn, SLAM_CONN_LOSE);
+    server_of(conn)->is_mute = is_mute;
     /* one that answered no request was no better than a failed attempt */
-    if (server_of(conn)->probe ||
-        conn->requests <= conn->flow->stream->settings.in_flight)
+    if (server_of(conn)->probe || is_mute)
         await_server(conn, conn->up_since_ns);
     else
         reconnect(conn, now_ns);

@@ -122,6 +122,8 @@ struct slam_server {
     struct slam_conn *probe;       /* is tried again and again; NULL: none */
     struct slam_conn_list waiting; /* for the probe's success */
     uint32_t waiting_count;
+    bool is_mute;   /* the last lost connection had no answer since it was up */
+    uint64_t up_ns; /* when the last connection was set up */
 };
 
 struct slam_load_model;

@@ -298,6 +298,7 @@ run_flows(struct slam_worker *worker, uint64_t now_ns, uint64_t run_end_ns)
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
+        slam_conn_follow(flow, now_ns);
         slam_conn_expire(flow, now_ns);
         drain_ready(worker);
         slam_request_run_paused(flow, now_ns);
