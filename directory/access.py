@@ -122,13 +122,13 @@ def _dialled(
         raise
 
 
-#: Addresses of a host -> the one that accepted last.
+#: Addresses of a host -> the address that accepted last.
 _accepted: dict[str, str] = {}
 
 
 def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
-    """A connection to the first of the addresses that accepts; TargetUnreachable, as
-    the one that accepted before says: this host may have no way to the others."""
+    """A connection to the first of the addresses that accepts; TargetUnreachable, by
+    the address that accepted before: this host may have no way to the others."""
     failure = TargetUnreachable(uri, "it has no address")
     for text in addresses.split():
         address, _, port = text.rpartition("/")

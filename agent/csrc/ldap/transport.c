@@ -195,7 +195,7 @@ dial_one(char *address, uint64_t timeout_ns)
 /* Connects to the first address that accepts; each gets timeout_ns. They are numeric,
  * "ADDRESS/PORT" with spaces between them: only what was checked can be reached.
  * Returns a blocking socket, or -1 with errno of the address that accepted before, for
- * this host may have no way to the others; or of the last one (EINVAL: it is none). */
+ * this host may have no way to the others; or of the last (EINVAL: it is none). */
 static int
 dial(const char *addresses, uint64_t timeout_ns, size_t *accepted)
 {

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A server that is away is tried again that long after the last attempt began. One
- * that takes connections and ends them without an answer, as a proxy does whose
- * directory is away, is there when a connection has lasted as long. */
+/* A server that is away is tried again that long after the last attempt began. A proxy
+ * without its directory takes connections, and ends them without an answer: it is there
+ * when a connection has lasted as long. */
 #define PROBE_NS (SLAM_NS_PER_S / 20)
 
 /* Set-ups of connections that waited for a server: one in that time, on average. */
