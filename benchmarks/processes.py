@@ -26,8 +26,8 @@ from bench_jobs import plan_of
 from ldapslam.agent import _engine
 from ldapslam.agent.engine.setup import (
     add_streams,
+    packed_names,
     snapshot_message,
-    stream_names,
 )
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.window import window_of
@@ -207,7 +207,7 @@ def engine_child(job_text: str, realtime: str) -> None:
         if snapshot["final"] or snapshot["start_ns"] < plan.measure_start_ns:
             continue
         wall_ns += snapshot["end_ns"] - snapshot["start_ns"]
-        message = snapshot_message(snapshot, stream_names(plan))
+        message = snapshot_message(snapshot, packed_names(plan))
         window = window_of((index,), [message])
         cpu_ns += sum(window.workers["cpu_ns"].tolist())
         waited_ns += sum(window.workers["run_queue_ns"].tolist())

@@ -122,15 +122,24 @@ def _dialled(
         raise
 
 
+#: Addresses of a host -> the address that accepted last.
+_accepted: dict[str, str] = {}
+
+
 def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
-    """A connection to the first of the addresses that accepts; TargetUnreachable."""
+    """A connection to the first of the addresses that accepts; TargetUnreachable, by
+    the address that accepted before: this host may have no way to the others."""
     failure = TargetUnreachable(uri, "it has no address")
     for text in addresses.split():
         address, _, port = text.rpartition("/")
         try:
-            return socket.create_connection((address, int(port)), timeout_s)
+            connection = socket.create_connection((address, int(port)), timeout_s)
         except OSError as error:
-            failure = not_connected(uri, f"{address} port {port}", error, timeout_s)
+            if _accepted.get(addresses, text) == text:
+                failure = not_connected(uri, f"{address} port {port}", error, timeout_s)
+        else:
+            _accepted[addresses] = text
+            return connection
     raise failure
 
 

@@ -31,6 +31,12 @@ class HostInterval(_message.Message):
     stalled_ns: int
     def __init__(self, cpu_utilisation: _Optional[float] = ..., steal_share: _Optional[float] = ..., throttled_ns: _Optional[int] = ..., hiccup_max_ns: _Optional[int] = ..., stalled_ns: _Optional[int] = ...) -> None: ...
 
+class Names(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[StreamNames]
+    def __init__(self, streams: _Optional[_Iterable[_Union[StreamNames, _Mapping]]] = ...) -> None: ...
+
 class StreamNames(_message.Message):
     __slots__ = ("stream", "operations", "servers")
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -67,7 +73,7 @@ class Snapshot(_message.Message):
     host: HostInterval
     clock_step_ns: int
     layout: int
-    names: _containers.RepeatedCompositeFieldContainer[StreamNames]
+    names: bytes
     operations: bytes
     responses: bytes
     streams: bytes
@@ -75,7 +81,7 @@ class Snapshot(_message.Message):
     messages: bytes
     histograms: bytes
     set_ups: bytes
-    def __init__(self, index: _Optional[int] = ..., phase: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., final: bool = ..., host: _Optional[_Union[HostInterval, _Mapping]] = ..., clock_step_ns: _Optional[int] = ..., layout: _Optional[int] = ..., names: _Optional[_Iterable[_Union[StreamNames, _Mapping]]] = ..., operations: _Optional[bytes] = ..., responses: _Optional[bytes] = ..., streams: _Optional[bytes] = ..., workers: _Optional[bytes] = ..., messages: _Optional[bytes] = ..., histograms: _Optional[bytes] = ..., set_ups: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, index: _Optional[int] = ..., phase: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., final: bool = ..., host: _Optional[_Union[HostInterval, _Mapping]] = ..., clock_step_ns: _Optional[int] = ..., layout: _Optional[int] = ..., names: _Optional[bytes] = ..., operations: _Optional[bytes] = ..., responses: _Optional[bytes] = ..., streams: _Optional[bytes] = ..., workers: _Optional[bytes] = ..., messages: _Optional[bytes] = ..., histograms: _Optional[bytes] = ..., set_ups: _Optional[bytes] = ...) -> None: ...
 
 class CleaningUp(_message.Message):
     __slots__ = ("entries_left",)

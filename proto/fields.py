@@ -55,13 +55,14 @@ OPERATION_COUNTERS = (
     "empty",
     "references",
 )
-#: With the gauges and `down_ns`, the time from when connections were lost, or not made,
-#: until they were set up again.
+#: With the gauges, `down_ns`, the time from when connections were lost, or not made,
+#: until they were set up again, and `unable_ns`, where that was the generator's fault.
 STREAM_COUNTERS = (
     "connects",
     "connect_failures",
     "disconnects",
     "down_ns",
+    "unable_ns",
     "protocol_errors",
     "late_responses",
     "unexpected_messages",

@@ -345,7 +345,7 @@ def _us(value_s: float | None) -> float | None:
 def _around(value: float, interval: Estimate) -> Estimate:
     """Return the interval of a rate or a mean around the value, on a logarithmic scale
     (delta method): its ends are above 0."""
-    factor = math.exp((interval.value - interval.low) / value)
+    factor = math.exp(1 - interval.low / interval.value)
     return Estimate(value, value / factor, value * factor)
 
 

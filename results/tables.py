@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from ldapslam.base.arrays import Integers, Places
 from ldapslam.base.errors import StoreError
 from ldapslam.base.inert import one_line
-from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.proto.common_pb2 import Names, Snapshot
 from ldapslam.proto.fields import HISTOGRAMS, SET_UP_TIMES, TABLES
 
 _PLACES = {
@@ -102,7 +103,7 @@ def tables_of(snapshots: Sequence[Snapshot]) -> Tables:
                 streams, len(SET_UP_TIMES), [one.set_ups for one in snapshots]
             ),
         )
-    except (IndexError, ValueError) as error:
+    except (DecodeError, IndexError, ValueError) as error:
         raise StoreError(f"an interval's report is damaged: {error}") from error
 
 
@@ -147,20 +148,19 @@ def _name_rows(
     named: list[tuple[int, int, int]] = []
     places: list[int] = []
     #: Names -> the place of their first stream; most snapshots have the same.
-    firsts: dict[tuple[bytes, ...], int] = {}
+    firsts: dict[bytes, int] = {}
     first: list[int] = []
     for snapshot in snapshots:
-        key = tuple(one.SerializeToString() for one in snapshot.names)
-        if key not in firsts:
-            firsts[key] = len(named)
-            for one in snapshot.names:
+        if snapshot.names not in firsts:
+            firsts[snapshot.names] = len(named)
+            for one in Names.FromString(snapshot.names).streams:
                 stream, *others = (
                     texts.setdefault(text, len(texts))
                     for text in (one.stream, *one.operations, "", *one.servers)
                 )
                 named.append((stream, len(places), len(places) + len(one.operations)))
                 places += others
-        first.append(firsts[key])
+        first.append(firsts[snapshot.names])
     of_snapshot = np.array(first, np.int64)
     text_of = np.array(places, np.int64)
     of_stream = np.array(named, np.int64).reshape(-1, 3).T

@@ -31,8 +31,8 @@ from ldapslam.agent.engine.setup import (
     Part,
     compose,
     native_first,
+    packed_names,
     snapshot_message,
-    stream_names,
     with_traces,
 )
 from ldapslam.agent.host import HostSampler, host_facts, shares_host
@@ -209,7 +209,7 @@ class RunProcess:
         self, engine: Part, sampler: HostSampler, ledgers: RunLedgers
     ) -> int:
         """Return the end of the last one in ns after T0."""
-        names = stream_names(self._plan)
+        names = packed_names(self._plan)
         index = 0
         is_final = False
         while not is_final:

@@ -22,7 +22,7 @@ from ldapslam.agent.lease import Lease
 from ldapslam.jobs.plan import AgentPlan, ReplayPlan, StreamPlan
 from ldapslam.jobs.replay.read import prepare, read_logs
 from ldapslam.jobs.replay.trace import Identity, Schedule, write_trace
-from ldapslam.proto.common_pb2 import Snapshot, StreamNames
+from ldapslam.proto.common_pb2 import Names, Snapshot, StreamNames
 from ldapslam.proto.fields import LAYOUT, PACKED, TABLES
 
 if TYPE_CHECKING:
@@ -93,24 +93,24 @@ def native_first(plan: AgentPlan) -> AgentPlan:
     return replace(plan, streams=tuple(streams))
 
 
-def stream_names(plan: AgentPlan) -> list[StreamNames]:
+def packed_names(plan: AgentPlan) -> bytes:
     """The names that an interval's rows have numbers of."""
-    return [
-        StreamNames(
-            stream=stream.name,
-            operations=stream.request_names,
-            # rows of Python classes have no server
-            servers=stream.uris
-            if stream.engine == "native" and len(stream.uris) > 1
-            else (),
-        )
-        for stream in plan.streams
-    ]
+    return Names(
+        streams=[
+            StreamNames(
+                stream=stream.name,
+                operations=stream.request_names,
+                # rows of Python classes have no server
+                servers=stream.uris
+                if stream.engine == "native" and len(stream.uris) > 1
+                else (),
+            )
+            for stream in plan.streams
+        ]
+    ).SerializeToString()
 
 
-def snapshot_message(
-    snapshot: dict[str, Any], names: Sequence[StreamNames], **fields: Any
-) -> Snapshot:
+def snapshot_message(snapshot: dict[str, Any], names: bytes, **fields: Any) -> Snapshot:
     """What an engine measured, with the names that its rows have numbers of."""
     return Snapshot(**snapshot, layout=LAYOUT, names=names, **fields)
 

@@ -281,7 +281,7 @@ class ClientProcess:
         if not (client._is_lost or is_worn or is_old):
             return 0
         # a planned replacement is down only when an attempt fails
-        is_down = client._is_lost
+        counter = "down_ns" if client._is_lost else ""
         if client._is_lost:
             self._recorder.count("disconnects")
             if not self._class.connects:
@@ -293,12 +293,10 @@ class ClientProcess:
             try:
                 self._connect()
             except LdapSlamError as error:
-                is_down = not self._count_failure(error)
+                counter = "unable_ns" if self._count_failure(error) else "down_ns"
                 wait_s = _PROBE_S * client.random.uniform(1.0, 1.5)
-            if is_down:
-                begun_ns = self._tally_down(begun_ns, wait_s)
-            elif wait_s:
-                self._wait_until(time.monotonic_ns() + round(wait_s * 1e9))
+            if counter:
+                begun_ns = self._tally(counter, begun_ns, wait_s)
         return self._connected_ns
 
     def _count_failure(self, error: LdapSlamError) -> bool:
@@ -313,12 +311,12 @@ class ClientProcess:
         self._recorder.count(_CAUSES.get(type(error), "other_cause"))
         return False
 
-    def _tally_down(self, since_ns: int, wait_s: float) -> int:
+    def _tally(self, counter: str, since_ns: int, wait_s: float) -> int:
         """Wait, and count the time without connection meanwhile; returns the end."""
         end_ns = time.monotonic_ns() + round(wait_s * 1e9)
         while True:
             now_ns = time.monotonic_ns()
-            self._recorder.count("down_ns", now_ns - since_ns)
+            self._recorder.count(counter, now_ns - since_ns)
             if now_ns >= end_ns:
                 return now_ns
             since_ns = now_ns

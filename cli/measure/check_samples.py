@@ -19,7 +19,7 @@ from ldapslam.agent.engine.setup import add_streams, snapshot_message
 from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.scripts import ScriptPlan
-from ldapslam.proto.common_pb2 import StreamNames
+from ldapslam.proto.common_pb2 import Names, StreamNames
 from ldapslam.proto.fields import OPERATION_COUNTERS, OUTCOMES
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.window import OperationRows, window_of
@@ -143,11 +143,15 @@ def _send(plan: AgentPlan) -> list[_Counted]:
     from ldapslam.agent._engine import Engine
 
     rows: list[_Counted] = []
-    names = [
-        # each has one server
-        StreamNames(stream=one.uris[0], operations=map(str, range(len(one.operations))))
-        for one in plan.streams
-    ]
+    names = Names(
+        streams=[
+            # each has one server
+            StreamNames(
+                stream=one.uris[0], operations=map(str, range(len(one.operations)))
+            )
+            for one in plan.streams
+        ]
+    ).SerializeToString()
     index, is_final = 0, False
     with closing(Engine(plan, workers=1, realtime=False)) as engine:
         add_streams(engine, plan)

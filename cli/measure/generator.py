@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,14 @@ import psutil
 
 from ldapslam.agent.engine.setup import (
     add_streams,
+    packed_names,
     snapshot_message,
-    stream_names,
 )
 from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError, ExitCode
 from ldapslam.cli.console import put, put_json, say, us_text, wants_json
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.proto.common_pb2 import StreamNames
 from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.window import Window, window_of
@@ -225,14 +224,14 @@ def drive(uri: str, name: str, load: str) -> Load:
         add_streams(engine, plan)
         engine.prepare()
         engine.start(time.monotonic_ns() + _START_LEAD_NS)
-        windows = list(_windows(engine, stream_names(plan)))
+        windows = list(_windows(engine, packed_names(plan)))
         facts = engine.facts()
     finally:
         engine.close()
     return _figures(windows, plan.measure_start_ns, plan.measure_end_ns, facts)
 
 
-def _windows(engine: Any, names: Sequence[StreamNames]) -> Iterator[Window]:
+def _windows(engine: Any, names: bytes) -> Iterator[Window]:
     for index in itertools.count():
         snapshot = engine.snapshot(index, _SNAPSHOT_TIMEOUT_NS)
         if snapshot is None:

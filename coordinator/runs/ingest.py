@@ -13,7 +13,8 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from google.protobuf.unknown_fields import UnknownFieldSet
+import numpy as np
+from google.protobuf.message import DecodeError
 from pydantic import ValidationError
 
 from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
@@ -51,8 +52,8 @@ from ldapslam.results.records import (
 from ldapslam.results.tables import ROW_BYTES, rows_of
 from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
-#: The store's integers are signed: 64 bits for counters, 32 for keys.
-_MAX_COUNTER = (1 << 63) - 1
+#: The store's integers are signed: 64 bits for times, 32 for keys.
+_MAX_NS = (1 << 63) - 1
 _MAX_KEY = (1 << 31) - 1
 #: An operation's histograms of an interval, and a second's readings of monitors, take
 #: less.
@@ -66,16 +67,36 @@ _MOST_DIAGNOSTIC_MESSAGES = 16
 _LONGEST_DIAGNOSTIC_MESSAGE = 1_000
 
 
+def _most(table: str, column: str) -> int:
+    """Return the highest number of a column: sums over the rows of a window, and over
+    all agents, fit 64 bits. The times of connections are added without a limit."""
+    if table == "workers":
+        return 1 << 53
+    if column == "result_code":  # OTHER_CODES is negative
+        return (1 << 64) - 1
+    return 1 << 62 if column.endswith("_ns") else 1 << 40
+
+
+_MOST = [
+    np.array([_most(table, column) for column in columns], np.uint64)
+    for table, columns in TABLES.items()
+]
+
+
 def interval_record(
     report: IntervalReport, plan: RunPlan
 ) -> tuple[IntervalRecord, pb.Snapshot]:
     """The record of one report, and what it says; `plan` is of its run's record."""
     try:
         snapshot = unpack(report.packed)
-        _check_snapshot(snapshot, plan)
-        within_bounds(snapshot)
-        _check_rows(snapshot)
-    except (StoreError, ValueError) as error:
+        size_bytes = snapshot.ByteSize()
+        # the store keeps it as it came
+        if within_bounds(snapshot).ByteSize() < size_bytes:
+            raise ProtocolError("the interval has fields of another version")
+        names = within_bounds(pb.Names.FromString(snapshot.names)).streams
+        _check_snapshot(snapshot, names, plan)
+        _check_rows(snapshot, names)
+    except (DecodeError, StoreError, ValueError) as error:
         raise ProtocolError(str(error)) from error
     _check_key("sequence", report.sequence)
     record = IntervalRecord(
@@ -109,14 +130,15 @@ def _servers(stream: PlannedStream) -> Sequence[str]:
     return stream.uris if len(stream.uris) > 1 else ()
 
 
-def _check_snapshot(snapshot: pb.Snapshot, plan: RunPlan) -> None:
+def _check_snapshot(
+    snapshot: pb.Snapshot, names: Sequence[pb.StreamNames], plan: RunPlan
+) -> None:
     """Before anything looks at each row."""
     if (
         len(snapshot.operations) > _operation_rows(plan) * ROW_BYTES["operations"]
         or len(snapshot.streams) > len(plan.streams) * ROW_BYTES["streams"]
         or len(snapshot.workers) > _MOST_WORKERS * ROW_BYTES["workers"]
-        or len(snapshot.names) > len(plan.streams)
-        or len(UnknownFieldSet(snapshot))
+        or len(names) > len(plan.streams)
     ):
         note_exceeded(Bound.REPORT_ROWS)
         raise ProtocolError("the interval has more than the plan")
@@ -125,21 +147,21 @@ def _check_snapshot(snapshot: pb.Snapshot, plan: RunPlan) -> None:
     # the drain is one more
     if snapshot.index > len(plan.boundaries_ns):
         raise ProtocolError(f"the plan has no interval {snapshot.index}")
-    if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
+    if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_NS:
         raise ProtocolError("the interval ends before it begins")
     if snapshot.phase not in {DRAIN, *(phase.name for phase in plan.phases)}:
         raise ProtocolError(f"the plan has no phase {snapshot.phase!r}")
-    _check_distinct("stream", (names.stream for names in snapshot.names))
-    for names in snapshot.names:
-        stream = plan.by_stream.get(names.stream)
+    _check_distinct("stream", (one.stream for one in names))
+    for one in names:
+        stream = plan.by_stream.get(one.stream)
         if stream is None:
-            raise ProtocolError(f"the plan has no stream {names.stream!r}")
-        _check_names(names.stream, "operation", names.operations, stream.by_operation)
-        _check_names(names.stream, "server", names.servers, _servers(stream))
+            raise ProtocolError(f"the plan has no stream {one.stream!r}")
+        _check_names(one.stream, "operation", one.operations, stream.by_operation)
+        _check_names(one.stream, "server", one.servers, _servers(stream))
     host = snapshot.host
     for value_ns in (host.throttled_ns, host.hiccup_max_ns, host.stalled_ns):
-        if value_ns > _MAX_COUNTER:
-            raise ProtocolError(f"counter {value_ns} is out of range")
+        if value_ns > _MAX_NS:
+            raise ProtocolError(f"time {value_ns} is out of range")
     for share in (host.cpu_utilisation, host.steal_share):
         if not 0 <= share <= 1:  # nor is a NaN
             raise ProtocolError(f"share {share} is out of range")
@@ -153,19 +175,24 @@ def _check_names(
         raise ProtocolError(f"stream {stream!r} has names of no {kind} of the plan")
 
 
-def _check_rows(snapshot: pb.Snapshot) -> None:
+def _check_rows(snapshot: pb.Snapshot, names: Sequence[pb.StreamNames]) -> None:
     """Nothing is out of range, refers to what is not there, or is there twice."""
-    operations, responses, streams, workers = (
-        rows_of(getattr(snapshot, name), name) for name in TABLES
-    )
-    # what is above 63 bits is below 0 here
-    for rows in (operations, streams, workers, responses[:, 1:]):
-        if rows.min(initial=0) < 0:
+    tables = [rows_of(getattr(snapshot, name), name) for name in TABLES]
+    for rows, most in zip(tables, _MOST, strict=True):
+        if (rows.view(np.uint64) > most).any():
             raise ProtocolError("a number of a row is out of range")
-    _check_operations(snapshot, operations[:, :5].tolist(), responses.tolist())
+    operations, responses, streams, workers = tables
+    completed, succeeded, expected, failed, empty = (
+        operations[:, TABLES["operations"].index(name)]
+        for name in ("completed", "succeeded", "expected", "failed", "empty")
+    )
+    is_more = (succeeded + expected + failed > completed) | (empty > succeeded)
+    if is_more.any():
+        raise ProtocolError("a row has more responses of a kind than responses")
+    _check_operations(snapshot, names, operations[:, :5].tolist(), responses.tolist())
     numbers = streams[:, 0].tolist()
     _check_distinct("stream", numbers)
-    if max(numbers, default=-1) >= len(snapshot.names):
+    if max(numbers, default=-1) >= len(names):
         raise ProtocolError("a row of a stream without a name")
     kinds = workers[:, :2].tolist()
     _check_distinct("worker", map(tuple, kinds))
@@ -176,9 +203,12 @@ def _check_rows(snapshot: pb.Snapshot) -> None:
 
 
 def _check_operations(
-    snapshot: pb.Snapshot, rows: Sequence[list[int]], responses: Sequence[list[int]]
+    snapshot: pb.Snapshot,
+    names: Sequence[pb.StreamNames],
+    rows: Sequence[list[int]],
+    responses: Sequence[list[int]],
 ) -> None:
-    sizes = [(len(one.operations), 1 + len(one.servers)) for one in snapshot.names]
+    sizes = [(len(one.operations), 1 + len(one.servers)) for one in names]
     _check_distinct("operation", (tuple(row[:4]) for row in rows))
     start = 0
     for stream, operation, server, measured, count in rows:

@@ -71,8 +71,6 @@ from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from ldapslam.results.window import Columns, OperationRows, Window
 
-#: Sums of a window's rows fit 64 bits when no number is larger.
-_MOST_EXACT = 1 << 40
 _FOR_EVER_NS = 1 << 62
 #: Of more, the response times over time of each by itself would cost too much.
 _MOST_AGENTS_OVER_TIME = 64
@@ -265,9 +263,9 @@ class _Collector:
         reports, places = slots.reports, rows["report"]
         by_agent = reports.agent[places]
         counted = np.array([rows[name] for name in OPERATION_COUNTERS])
-        _add_counters(totals.whole, rows, counted)
+        _add_counters(totals.whole, counted)
         if measured:
-            _add_counters(totals.measured, rows, counted)
+            _add_counters(totals.measured, counted)
             self._add_to_batches(totals, reports, places, counted)
             sums = np.zeros((len(reports.agents), counted.shape[0]), counted.dtype)
             np.add.at(sums, by_agent, counted.T)
@@ -428,11 +426,11 @@ class _Collector:
                 if number := sum(rows[counter][theirs].tolist()):
                     totals.counters[counter] += number
             places, downs_ns = rows["report"][theirs], rows["down_ns"][theirs]
-            for row in np.flatnonzero(downs_ns).tolist():
-                if reports.in_measure[place := places[row]]:
-                    totals.down_in_measure_ns += int(downs_ns[row])
-                    index = reports.indexes[reports.slot[place]]
-                    totals.down_ns[index] += int(downs_ns[row])
+            within = reports.in_measure[places]
+            totals.unable_ns += sum(rows["unable_ns"][theirs][within].tolist())
+            for row in np.flatnonzero(within & (downs_ns > 0)).tolist():
+                index = reports.indexes[reports.slot[places[row]]]
+                totals.down_ns[index] += int(downs_ns[row])
             for time, packed in window.set_ups.items():
                 if (chosen := is_theirs[packed.rows]).any():
                     totals.set_up[time].add_block(packed.read(chosen))
@@ -564,12 +562,9 @@ def _add_host(agent: AgentTotals, columns: Columns, places: Places) -> None:
         agent.hiccups_wall_ns += int(lengths_ns[there].sum())
 
 
-def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:
-    """`counted`: counters by row; where its sums could overflow, `rows` are added."""
-    if counted.size == 0 or counted.max() < _MOST_EXACT:
-        sums = counted.sum(axis=1).tolist()
-    else:
-        sums = [sum(rows[name].tolist()) for name in OPERATION_COUNTERS]
+def _add_counters(counters: Counter[str], counted: Integers) -> None:
+    """`counted`: counters by row."""
+    sums = counted.sum(axis=1).tolist()
     for name, number in zip(OPERATION_COUNTERS, sums, strict=True):
         if number:
             counters[name] += number

@@ -183,10 +183,11 @@ class StreamTotals(_Totals):
     )
     #: When the last response was processed, since T0; None without one.
     last_done_ns: int | None = field(default=None, metadata=_HIGHEST)
-    #: In the measure phase, summed over the connections: lost, or not made, and not yet
-    #: set up again.
-    down_in_measure_ns: int = 0
-    #: Number of an interval -> what of it lies in that interval.
+    #: In the measure phase, summed over the connections: could not be made by the
+    #: generator's fault.
+    unable_ns: int = 0
+    #: Number of an interval of the measure phase -> time in which connections were
+    #: lost, or not made, and not yet set up again; summed over the connections.
     down_ns: Counter[int] = field(default_factory=Counter)
     #: Intervals of the measure phase without a response and with requests that waited
     #: for one at the end; over all agents.

@@ -44,9 +44,9 @@ NOT_APPLICABLE = "nothing to check"
 _NS_PER_MS = 1_000_000
 #: What became of a request that was due.
 _RESULTS = ("completed", "timed_out", "unresolved", "abandoned", "dropped")
-#: More failed attempts than this share, by the generator's fault: what was measured
-#: says nothing of the directory.
-_OWN_FAILURES = 0.01
+#: Connections that were missing for more of their time, by the generator's fault: what
+#: was measured says nothing of the directory.
+_UNABLE = 0.01
 #: A stream without connections for this share of the time could have no result.
 _UNAVAILABLE = 0.5
 #: Requests of others that no share is needed for: of monitors, and of people who look.
@@ -263,15 +263,17 @@ def _counts_reached(evidence: Evidence) -> Finding:
     "the generator could not make connections",
 )
 def _connections_made(evidence: Evidence) -> Finding:
-    """Attempts are counted, not connections: a failed attempt is repeated."""
+    """By time, not by attempts: one connection tries for all that wait."""
     wrong, remedies = [], []
     for name, stream in evidence.collected.streams.items():
-        own = {cause: stream.counters[cause] for cause in OWN_CAUSES}
-        attempts = stream.counters["connects"] + stream.counters["connect_failures"]
-        if sum(own.values()) > _OWN_FAILURES * attempts:
-            wrong.append(f"{failure_causes(own)} of {attempts:,} attempts of {name}")
+        connections = evidence.run.plan.stream(name).connections
+        time_s = connections * (evidence.window_of(name).measure_s or 0.0)
+        share = stream.unable_ns / NS_PER_S / time_s if time_s else 0.0
+        if share > _UNABLE:
+            own = {cause: stream.counters[cause] for cause in OWN_CAUSES}
+            wrong.append(f"{_percent(share)} of {name}: {failure_causes(own)}")
             remedies += [OWN_CAUSES[cause].remedy for cause in own if own[cause]]
-    limit = f"≤ {_percent(_OWN_FAILURES)} of attempts fail by its fault"
+    limit = f"≤ {_percent(_UNABLE)} of the time of connections is lost by its fault"
     return Finding(
         limit,
         _listed(wrong) or "0",

@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from ldapslam.lab.certificates import Authority
-from support.engine import ADMIN, MS, Result, connect_error, run, stream
+from support.engine import (
+    ADMIN,
+    MS,
+    Result,
+    collect,
+    connect_error,
+    new_engine,
+    run,
+    sleep_until,
+    start,
+    stream,
+)
 from support.fake_ldap import (
     AfterSome,
     FakeLdap,
@@ -64,6 +75,19 @@ def test_lost_connections_come_back_to_the_same_addresses() -> None:
         outcome = run(stream(**named(server.port, f"127.0.0.1/{server.port}")))
     assert outcome.stream_count("disconnects") > 2
     assert outcome.stream_count("connects") > 2
+
+
+def test_a_host_is_away_whose_other_address_has_no_route() -> None:
+    """What the address says counts that has accepted before."""
+    with FakeLdap(answer) as server:
+        addresses = f"127.0.0.1/{server.port} 255.255.255.255/1"
+        plan = stream(**named(server.port, addresses))
+        engine = new_engine([plan], duration_ns=500 * MS)
+        sleep_until(start(engine) + 100 * MS)
+    outcome = collect(engine)
+    assert outcome.stream_count("refused") > 2
+    assert outcome.stream_count("no_route") == 0
+    assert outcome.stream_count("down_ns") > 2 * 300 * MS
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,25 @@ def test_one_connection_tries_a_server_that_is_away() -> None:
     assert 20 * 1300 * MS < down_ns <= 20 * 1450 * MS
 
 
+def test_one_connection_tries_a_proxy_whose_directory_is_away() -> None:
+    """It takes each connection, and ends it at the first request."""
+    with FakeLdap(answer) as server:
+        port = server.port
+        engine = new_engine([stream(server.uri, connections=50)], duration_ns=1500 * MS)
+        t0_ns = start(engine)
+        sleep_until(t0_ns + 100 * MS)
+    with FakeLdap(lambda peer, request: False, port=port):
+        sleep_until(t0_ns + 900 * MS)
+    with FakeLdap(answer, port=port):
+        outcome = collect(engine)
+    # each twice, then one of a worker every 50 ms, and each when it is there again;
+    # on a busy host, some of them because a connection lasted as long
+    connects = outcome.stream_count("connects")
+    assert connects <= 2 * (50 + 2 * 50 + 2 * 16 + 50)
+    assert connects - outcome.stream_count("disconnects") == 50
+    outcome.assert_balanced()
+
+
 @pytest.mark.parametrize("limit", [1, 20])
 def test_a_wait_for_the_next_connection_is_in_no_response_time(limit: int) -> None:
     def close_after(peer: Peer, request: Request) -> bool:

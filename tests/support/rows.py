@@ -7,11 +7,11 @@ Packs and unpacks plainly: the oracle for results/tables.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from ldapslam.proto.common_pb2 import Snapshot, StreamNames
+from ldapslam.proto.common_pb2 import Names, Snapshot, StreamNames
 from ldapslam.proto.fields import (
     HISTOGRAMS,
     LAYOUT,
@@ -117,12 +117,16 @@ def snapshot_of(
     fields |= {name: bytes(content) for name, content in packed.items()}
     return Snapshot(
         layout=LAYOUT,
-        names=[
+        names=packed_names(
             StreamNames(stream=stream, operations=of_stream, servers=servers)
             for stream, (of_stream, servers) in names.items()
-        ],
+        ),
         **fields,
     )
+
+
+def packed_names(streams: Iterable[StreamNames]) -> bytes:
+    return Names(streams=streams).SerializeToString()
 
 
 class _Reader:
@@ -188,9 +192,13 @@ def with_rows(snapshot: Mapping[str, Any]) -> dict[str, Any]:
     return {**snapshot, **engine_rows(snapshot)}
 
 
+def _names_of(snapshot: Snapshot) -> Sequence[StreamNames]:
+    return Names.FromString(snapshot.names).streams
+
+
 def operation_rows(snapshot: Snapshot) -> Iterator[OperationRow]:
     for row in _rows_of(snapshot)["operations"]:
-        names = snapshot.names[row["stream"]]
+        names = _names_of(snapshot)[row["stream"]]
         histograms = {
             (METRICS[metric], OUTCOMES[outcome]): packed
             for metric, outcome, packed in row["histograms"]
@@ -208,7 +216,7 @@ def operation_rows(snapshot: Snapshot) -> Iterator[OperationRow]:
 
 def stream_rows(snapshot: Snapshot) -> Iterator[StreamRow]:
     for row in _rows_of(snapshot)["streams"]:
-        yield StreamRow(**{**row, "stream": snapshot.names[row["stream"]].stream})
+        yield StreamRow(**{**row, "stream": _names_of(snapshot)[row["stream"]].stream})
 
 
 def worker_rows(snapshot: Snapshot) -> Iterator[WorkerRow]:

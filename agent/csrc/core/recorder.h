@@ -37,7 +37,8 @@
     X(connects)                                                                        \
     X(connect_failures)                                                                \
     X(disconnects)                                                                     \
-    X(down_ns) /* sum over the connections: lost, and not yet set up again */          \
+    X(down_ns)   /* sum over the connections: lost, and not yet set up again */        \
+    X(unable_ns) /* the same, where a set-up failed by the generator's fault */        \
     X(protocol_errors)                                                                 \
     X(late_responses)                                                                  \
     X(unexpected_messages)                                                             \

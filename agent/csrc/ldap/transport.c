@@ -44,6 +44,7 @@ struct slam_transport {
     uint64_t connected_ns;      /* when the socket was, CLOCK_MONOTONIC; 0: not yet */
     struct deadline *handshake; /* during set-up with TLS, else NULL */
     uint64_t handshake_limit_ns;
+    size_t address; /* of a host with several: which one accepted, from 1; 0: none */
 };
 
 /* Above TLS (20) and a SASL security layer (30). */
@@ -193,15 +194,15 @@ dial_one(char *address, uint64_t timeout_ns)
 
 /* Connects to the first address that accepts; each gets timeout_ns. They are numeric,
  * "ADDRESS/PORT" with spaces between them: only what was checked can be reached.
- * Returns a blocking socket, or -1 with errno of the last address (EINVAL: it is
- * none). */
+ * Returns a blocking socket, or -1 with errno of the address that accepted before, for
+ * this host may have no way to the others; or of the last (EINVAL: it is none). */
 static int
-dial(const char *addresses, uint64_t timeout_ns)
+dial(const char *addresses, uint64_t timeout_ns, size_t *accepted)
 {
+    int fault = EINVAL;
     int fd = -1;
 
-    errno = EINVAL;
-    while (fd < 0 && *addresses) {
+    for (size_t number = 1; fd < 0 && *addresses; number++) {
         size_t len = strcspn(addresses, " ");
         char address[MAX_ADDRESS];
 
@@ -209,9 +210,14 @@ dial(const char *addresses, uint64_t timeout_ns)
             memcpy(address, addresses, len);
             address[len] = '\0';
             fd = dial_one(address, timeout_ns);
+            if (fd >= 0)
+                *accepted = number;
+            else if (*accepted == 0 || *accepted == number)
+                fault = errno;
         }
         addresses += len + (addresses[len] == ' ');
     }
+    errno = fault;
     return fd;
 }
 
@@ -808,7 +814,8 @@ attach(struct slam_transport *transport, const struct slam_connection_settings *
        size_t uri_index)
 {
     int rc;
-    int fd = dial(config->addresses[uri_index], config->connect_timeout_ns);
+    int fd = dial(config->addresses[uri_index], config->connect_timeout_ns,
+                  &transport->address);
 
     if (fd < 0)
         return LDAP_SERVER_DOWN;
@@ -941,7 +948,7 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     int fault;
     int rc;
 
-    memset(transport, 0, sizeof(*transport));
+    memset(transport, 0, offsetof(struct slam_transport, address));
     if (config->tls.start_tls || is_ldaps(uri))
         transport->handshake = &handshake;
     transport->handshake_limit_ns = config->connect_timeout_ns;

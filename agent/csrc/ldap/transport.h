@@ -107,8 +107,8 @@ size_t slam_transport_size(void);
 
 /* Connects, starts TLS, binds and makes the socket non-blocking, in at most three times
  * connect_timeout_ns. Returns 0 and *transport, made in storage (slam_transport_size
- * bytes on a cache line), or SLAM_ECONNECT with *error; *setup is filled either way.
- * SIGPIPE must be blocked: libldap writes without MSG_NOSIGNAL. */
+ * bytes on a cache line, 0 at first), or SLAM_ECONNECT with *error; *setup is filled
+ * either way. SIGPIPE must be blocked: libldap writes without MSG_NOSIGNAL. */
 int slam_transport_open(const struct slam_connection_settings *config, size_t uri_index,
                         void *storage, struct slam_transport **transport,
                         struct slam_transport_setup *setup,

@@ -7,11 +7,20 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A server that is away is tried again that long after the last attempt began. */
+/* A server that is away is tried again that long after the last attempt began. A proxy
+ * without its directory takes connections, and ends them without an answer: it is there
+ * when a connection has lasted as long. */
 #define PROBE_NS (SLAM_NS_PER_S / 20)
 
 /* Set-ups of connections that waited for a server: one in that time, on average. */
 #define FOLLOW_NS (SLAM_NS_PER_S / 5000)
+
+/* It is lost, or its set-up has failed. */
+static bool
+is_away(enum slam_conn_state state)
+{
+    return state == SLAM_CONN_DOWN || state == SLAM_CONN_UNABLE;
+}
 
 void
 slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
@@ -22,11 +31,12 @@ slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
 
     if (to == SLAM_CONN_STATES)
         abort();
-    if (from == SLAM_CONN_DOWN || to == SLAM_CONN_DOWN) {
-        slam_flow_tally_down(flow, slam_clock_mono_ns());
-        flow->down_count -= from == SLAM_CONN_DOWN;
-        flow->down_count += to == SLAM_CONN_DOWN;
-    }
+    if (is_away(from) || is_away(to))
+        slam_flow_tally(flow, slam_clock_mono_ns());
+    flow->down_count -= from == SLAM_CONN_DOWN;
+    flow->down_count += to == SLAM_CONN_DOWN;
+    flow->unable_count -= from == SLAM_CONN_UNABLE;
+    flow->unable_count += to == SLAM_CONN_UNABLE;
     flow->connecting -= from == SLAM_CONN_REPLACING;
     flow->connecting += to == SLAM_CONN_REPLACING;
     conn->state = (uint8_t)to;
@@ -193,21 +203,18 @@ count_set_up(struct slam_stream_record *record,
         slam_histogram_record(&record->set_up[SLAM_BIND_TIME], setup->bind_ns);
 }
 
-/* The connection's set-up failed: it is down where that is the server's fault. */
+/* The connection's set-up failed, by the server's fault or the generator's. */
 static void
 fail(struct slam_conn *conn, enum slam_cause cause, uint64_t now_ns)
 {
     struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
     uint64_t attempt_ns = conn->request.setup.total_ns;
+    bool is_own = slam_cause_is_own(cause);
 
     slam_stream_record_failure(record, cause);
-    if (slam_cause_is_own(cause)) {
-        slam_conn_move(conn, SLAM_CONN_FAILED_HERE);
-    } else {
-        if (conn->state != SLAM_CONN_DOWN) /* the attempt's time counts too */
-            record->down_ns += attempt_ns;
-        slam_conn_move(conn, SLAM_CONN_FAILED);
-    }
+    if (!is_away(conn->state)) /* the attempt's time counts too */
+        *(is_own ? &record->unable_ns : &record->down_ns) += attempt_ns;
+    slam_conn_move(conn, is_own ? SLAM_CONN_FAILED_HERE : SLAM_CONN_FAILED);
     await_server(conn, now_ns - attempt_ns);
 }
 
@@ -244,7 +251,24 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->up_since_ns = now_ns;
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
-    follow(flow, server, now_ns);
+    server->up_ns = now_ns;
+    if (!server->is_mute)
+        follow(flow, server, now_ns);
+}
+
+void
+slam_conn_follow(struct slam_flow *flow, uint64_t now_ns)
+{
+    size_t count = flow->stream->settings.connection.uri_count;
+
+    if (flow->down_count == 0 && flow->unable_count == 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct slam_server *server = &flow->servers[i];
+
+        if (!server->probe && server->up_ns + PROBE_NS <= now_ns)
+            follow(flow, server, now_ns);
+    }
 }
 
 void
@@ -273,9 +297,11 @@ take_down(struct slam_conn *conn)
 static void
 lose(struct slam_conn *conn)
 {
+    uint32_t in_flight = conn->flow->stream->settings.in_flight;
+    bool is_mute = conn->requests <= in_flight - conn->free_count;
     uint64_t now_ns = slam_clock_mono_ns();
 
-    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++) {
+    for (uint32_t i = 0; i < in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
 
         if (slot->state == SLAM_SLOT_SENT)
@@ -290,9 +316,9 @@ lose(struct slam_conn *conn)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
     slam_flow_stream_record(conn->flow)->disconnects++;
     slam_conn_move(conn, SLAM_CONN_LOSE);
+    server_of(conn)->is_mute = is_mute;
     /* one that answered no request was no better than a failed attempt */
-    if (server_of(conn)->probe ||
-        conn->requests <= conn->flow->stream->settings.in_flight)
+    if (server_of(conn)->probe || is_mute)
         await_server(conn, conn->up_since_ns);
     else
         reconnect(conn, now_ns);

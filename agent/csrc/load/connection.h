@@ -99,6 +99,9 @@ void slam_conn_watch(struct slam_conn *conn);
 /* A connection was set up (its request has a transport) or failed to be. */
 void slam_conn_connected(struct slam_conn *conn, uint64_t now_ns);
 
+/* Sets the connections up again that wait for a server that is there. */
+void slam_conn_follow(struct slam_flow *flow, uint64_t now_ns);
+
 /* Counts requests of the flow sent before now_ns - request_timeout_ns as timed out. */
 void slam_conn_expire(struct slam_flow *flow, uint64_t now_ns);
 

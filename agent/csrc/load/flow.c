@@ -232,11 +232,15 @@ slam_flow_pick(struct slam_flow *flow)
 }
 
 void
-slam_flow_tally_down(struct slam_flow *flow, uint64_t now_ns)
+slam_flow_tally(struct slam_flow *flow, uint64_t now_ns)
 {
+    struct slam_stream_record *record = slam_flow_stream_record(flow);
+    uint64_t since_ns = slam_since_ns(now_ns, flow->tallied_ns);
+
     /* when all sessions are over, nobody misses a connection */
-    if (!flow->ended)
-        slam_flow_stream_record(flow)->down_ns +=
-            flow->down_count * slam_since_ns(now_ns, flow->down_at_ns);
-    flow->down_at_ns = now_ns;
+    if (!flow->ended) {
+        record->down_ns += flow->down_count * since_ns;
+        record->unable_ns += flow->unable_count * since_ns;
+    }
+    flow->tallied_ns = now_ns;
 }

@@ -122,6 +122,8 @@ struct slam_server {
     struct slam_conn *probe;       /* is tried again and again; NULL: none */
     struct slam_conn_list waiting; /* for the probe's success */
     uint32_t waiting_count;
+    bool is_mute;   /* the last lost connection had no answer since it was up */
+    uint64_t up_ns; /* when the last connection was set up */
 };
 
 struct slam_load_model;
@@ -157,7 +159,8 @@ struct slam_flow {
     bool ended;             /* nothing is scheduled any more */
     uint32_t connecting;    /* connections in REPLACING */
     uint32_t down_count;    /* connections in DOWN */
-    uint64_t down_at_ns;    /* when their time was last added to the record */
+    uint32_t unable_count;  /* connections in UNABLE */
+    uint64_t tallied_ns;    /* when their time was last added to the record */
     uint64_t in_flight;     /* sent, neither done, timed out nor lost */
     TAILQ_HEAD(, slam_slot) sent; /* by time of sending */
 };
@@ -290,7 +293,7 @@ slam_flow_stream_record(const struct slam_flow *flow)
     return &flow->worker->recorder.active->streams[flow->stream_index];
 }
 
-/* Brings the record's down_ns up to date. */
-void slam_flow_tally_down(struct slam_flow *flow, uint64_t now_ns);
+/* Brings the record's down_ns and unable_ns up to date. */
+void slam_flow_tally(struct slam_flow *flow, uint64_t now_ns);
 
 #endif

@@ -62,7 +62,7 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
-        slam_flow_tally_down(flow, now_ns);
+        slam_flow_tally(flow, now_ns);
         record->streams[flow->stream_index].in_flight = flow->in_flight;
         record->streams[flow->stream_index].backlog = flow->backlog_len;
         record->streams[flow->stream_index].connecting = flow->connecting;
@@ -91,7 +91,7 @@ end_flow(struct slam_flow *flow)
 {
     if (flow->ended)
         return;
-    slam_flow_tally_down(flow, slam_clock_mono_ns());
+    slam_flow_tally(flow, slam_clock_mono_ns());
     flow->ended = true;
     if (flow->sessions_left != UINT64_MAX)
         flow->sessions_left = 0;
@@ -301,6 +301,7 @@ run_flows(struct slam_worker *worker, uint64_t now_ns, uint64_t run_end_ns)
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
+        slam_conn_follow(flow, now_ns);
         slam_conn_expire(flow, now_ns);
         drain_ready(worker);
         slam_request_run_paused(flow, now_ns);
@@ -362,8 +363,11 @@ wait_for_start(struct slam_worker *worker)
     record->start_ns = t->t0_ns;
     record->wait_ns = record->spin_ns = record->loops = 0;
     for (size_t i = 0; i < worker->flow_count; i++) {
-        worker->flows[i].down_at_ns = t->t0_ns;
-        record->streams[worker->flows[i].stream_index].down_ns = 0;
+        struct slam_stream_record *stream =
+            &record->streams[worker->flows[i].stream_index];
+
+        worker->flows[i].tallied_ns = t->t0_ns;
+        stream->down_ns = stream->unable_ns = 0;
     }
     worker->cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     worker->run_queue_ns = slam_thread_run_queue_ns(&worker->thread);

@@ -73,7 +73,9 @@ target(struct target *t, unsigned int port)
 static void *
 storage(void)
 {
-    return aligned_alloc(SLAM_CACHE_LINE, slam_transport_size());
+    void *memory = aligned_alloc(SLAM_CACHE_LINE, slam_transport_size());
+
+    return memset(memory, 0, slam_transport_size());
 }
 
 static void

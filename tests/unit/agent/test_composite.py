@@ -34,9 +34,10 @@ class Part:
 
     def _tables(self, stream: int, workers: int) -> dict[str, bytes]:
         # as many streams before it as it takes to have its number
-        names = [StreamRow(str(number)) for number in range(stream + 1)]
+        names = [StreamRow(stream=str(number)) for number in range(stream + 1)]
         tables = snapshot_of(
-            streams=names, workers=[WorkerRow(number) for number in range(workers)]
+            streams=names,
+            workers=[WorkerRow(worker=number) for number in range(workers)],
         )
         packed = {name: getattr(tables, name) for name in PACKED}
         row = len(packed["streams"]) // len(names)

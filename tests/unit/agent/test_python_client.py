@@ -83,9 +83,9 @@ def test_an_outage_is_counted_as_it_passes(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
     monkeypatch.setattr(process, "_wait_until", wait_until)
     # an attempt failed after 30 ms, the next one comes 250 ms later and takes 10 ms
-    until_ns = process._tally_down(970 * MS, wait_s=0.25)
+    until_ns = process._tally("down_ns", 970 * MS, wait_s=0.25)
     now_ns += 10 * MS
-    process._tally_down(until_ns, wait_s=0.0)
+    process._tally("down_ns", until_ns, wait_s=0.0)
     counted_ms.append(closed(recorder).stream["down_ns"] / MS)
     assert counted_ms == [30, 100, 100, 60]
 
@@ -134,7 +134,7 @@ def test_a_client_is_free_when_its_next_connection_is_made(
         "_connected_ns": 0,
         "_connect": connect,
         "_disconnect": lambda: setattr(client, "_connection", None),
-        "_tally_down": lambda since_ns, wait_s: now_ns,
+        "_tally": lambda counter, since_ns, wait_s: now_ns,
     }.items():
         monkeypatch.setattr(process, name, value, raising=False)
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)

@@ -5,14 +5,22 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from ldapslam.coordinator.runs.ingest import monitor_news, reported_facts, with_report
+from ldapslam.coordinator.runs.ingest import (
+    interval_record,
+    monitor_news,
+    reported_facts,
+    with_report,
+)
+from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.coordinator.security.guard import read_request
 from ldapslam.proto import agent_pb2, monitor_pb2
+from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.common_pb2 import Failure
 from ldapslam.proto.operator_pb2 import ListRunsRequest
 from ldapslam.reports.formats.render import FILES, render
@@ -24,18 +32,23 @@ from ldapslam.results.facts import (
     ReportedFacts,
 )
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
+from ldapslam.results.packing import pack
 from ldapslam.results.records import MonitorDescription, MonitorSample
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import ProtocolError, checked
 from support.bounds import exceeds
+from support.draws import Draws
+from support.intervals import Interval
 from support.judged import judge
-from support.store import RUN_ID, Scenario, fill
+from support.rows import OperationRow, StreamRow, WorkerRow
+from support.store import RUN_ID, Scenario, fill, run_record
 from support.world import World
 
 REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
 _CASES = 10_000
 #: Made of cases that pass.
 _REPORTS = 20
+_SMALL = Scenario(measure_s=2, searches_per_s=20)
 
 
 def test_an_agents_facts_are_short() -> None:
@@ -193,10 +206,9 @@ def report_with(
     formats: tuple[str, ...],
 ) -> None:
     """Judge a run that has all of these, and make its reports."""
-    scenario = Scenario(measure_s=2, searches_per_s=20)
     with Store.open("sqlite://") as store:
-        fill(store, scenario)
-        for name, facts in zip(scenario.agents, agents, strict=True):
+        fill(store, _SMALL)
+        for name, facts in zip(_SMALL.agents, agents, strict=True):
             store.put_agent(RUN_ID, name, AgentFacts().updated(facts))
         for news in observed:
             known = store.run(RUN_ID).manifest
@@ -211,3 +223,66 @@ def report_with(
         render(judge(store, RUN_ID), out, formats, store=store)
     if "text" in formats:
         assert "\x1b" not in (out / "report.txt").read_text("utf-8")
+
+
+Row = TypeVar("Row", OperationRow, StreamRow, WorkerRow)
+_NUMBERS = (0, 1, 7, 1 << 31, 1 << 38, 1 << 40, 1 << 53, 1 << 62, (1 << 63) - 1)
+
+
+class _Numbers:
+    """Changes numbers in intervals; one that is refused then stays as it was."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._share = self._random.choice((0.002, 0.01, 0.05))
+        self._plan = run_record(_SMALL).plan
+        self._live = LiveStatistics(_SMALL.agents, self._plan)
+        self.refused = self.taken = 0
+
+    def __call__(self, interval: Interval) -> Interval:
+        spoilt = replace(
+            interval,
+            operations=tuple(map(self._operation, interval.operations)),
+            streams=tuple(map(self._spoilt, interval.streams)),
+            workers=tuple(map(self._spoilt, interval.workers)),
+            end_ns=self._number(interval.end_ns),
+            clock_step_ns=self._number(interval.clock_step_ns),
+        )
+        report = IntervalReport(agent=spoilt.agent, packed=pack(spoilt.snapshot))
+        try:
+            _, snapshot = interval_record(report, self._plan)
+        except ProtocolError:
+            self.refused += 1
+            return interval
+        self.taken += 1
+        self._live.add(interval.agent, snapshot)
+        return spoilt
+
+    def _operation(self, row: OperationRow) -> OperationRow:
+        row = self._spoilt(row)
+        completed = max(row.completed, row.succeeded + row.expected + row.failed)
+        row.completed, row.empty = completed, min(row.empty, row.succeeded)
+        return row
+
+    def _spoilt(self, row: Row) -> Row:
+        numbers = [name for name, value in vars(row).items() if type(value) is int]
+        changed: Any = {one: self._number(getattr(row, one)) for one in numbers}
+        return type(row)(**{**vars(row), **changed})
+
+    def _number(self, number: int) -> int:
+        is_changed = self._random.random() < self._share
+        return self._random.choice(_NUMBERS) if is_changed else number
+
+
+def test_with_whatever_numbers_pass_a_run_is_judged_and_reported(
+    tmp_path: Path, draws: Draws
+) -> None:
+    taken = refused = 0
+    for seed in range(draws.of(40)):
+        numbers = _Numbers(seed)
+        with Store.open("sqlite://") as store:
+            fill(store, replace(_SMALL, edit=numbers))
+            out = tmp_path / str(seed)
+            render(judge(store, RUN_ID), out, ("text", "json"), store=store)
+        taken, refused = taken + numbers.taken, refused + numbers.refused
+    assert min(taken, refused) > draws.of(40)

@@ -31,7 +31,7 @@ from ldapslam.transport.messages import ProtocolError
 from support.draws import Draws
 from support.histograms import packed_of
 from support.intervals import Interval, open_part, stored_intervals
-from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
+from support.rows import OperationRow, StreamRow, WorkerRow, packed_names, snapshot_of
 from support.store import Scenario, changed, run_record
 
 PACKED = packed_of([1_000, 2_000])
@@ -131,13 +131,15 @@ def with_search(**values: Any) -> pb.Snapshot:
 
 def named(**values: Any) -> pb.Snapshot:
     names = {"stream": "readers", "operations": ["search"], "servers": ["ldap://a"]}
-    return with_fields(names=[pb.StreamNames(**{**names, **values})])
+    return with_fields(names=packed_names([pb.StreamNames(**{**names, **values})]))
 
 
 CODES = dict.fromkeys(range(17), 1)
 SPOILT = {
     "histogram": with_search(histograms={("send_lag", "failed"): PACKED[:-1]}),
-    "counter": with_search(entries=1 << 63),
+    "counter": with_search(entries=(1 << 40) + 1),
+    "more failed than completed": with_search(completed=1, failed=2),
+    "more empty than succeeded": with_search(completed=2, expected=2, empty=1),
     "stream": with_search(stream="strangers"),
     "operation": with_search(operation="x" * 256),
     "operation of another stream": with_search(operation="add"),
@@ -147,15 +149,19 @@ SPOILT = {
         result_codes=CODES | {32: 1}, diagnostic_messages=dict.fromkeys(CODES, "no")
     ),
     "long message": with_search(diagnostic_messages={32: 1_001 * "x"}),
-    "count of responses": with_search(result_codes={32: 1 << 63}),
+    "count of responses": with_search(result_codes={32: (1 << 40) + 1}),
     "code": with_search(result_codes={32: 1, 1 << 31: 1}),
     "lowest code": with_search(result_codes={32: 1, -2: 1}),
     "code twice": spoilt("responses", 0, "result_code", 0),
     "operation twice": snapshot(operations=[SEARCH, SEARCH]),
     "set-up": snapshot(streams=[StreamRow(stream="readers", connect_time=b"SLH1")]),
     "stream twice": snapshot(streams=[READERS, READERS]),
-    "gauge": snapshot(streams=[StreamRow(stream="readers", backlog=1 << 63)]),
+    "gauge": snapshot(streams=[StreamRow(stream="readers", backlog=(1 << 40) + 1)]),
+    "time of connections": snapshot(
+        streams=[StreamRow(stream="readers", down_ns=1 << 63)]
+    ),
     "worker": snapshot(workers=[WorkerRow(worker=1 << 31)]),
+    "time of a worker": snapshot(workers=[WorkerRow(worker=1, wall_ns=(1 << 53) + 1)]),
     "worker twice": snapshot(workers=[WORKER, WORKER]),
     "model": spoilt("workers", 0, "is_open", 2),
     "measured": spoilt("operations", 0, "measured", 2),
@@ -173,7 +179,7 @@ SPOILT = {
     "bytes of no row": with_fields(histograms=2 * PACKED),
     "part of a row": with_fields(workers=bytes(8)),
     "layout": with_fields(layout=1),
-    "no names": with_fields(names=[]),
+    "no names": with_fields(names=b""),
     "name of a stream": named(stream="strangers"),
     "names of operations": named(operations=["search", "search"]),
     "names of servers": named(servers=["ldap://a", "ldap://c"]),
@@ -196,6 +202,12 @@ def test_a_report_with_an_unknown_field_is_refused() -> None:
     spoilt.MergeFromString(b"\xfa\x7f\x03abc")
     with pytest.raises(ProtocolError):
         interval_record(report(spoilt), PLAN)
+
+
+def test_nothing_in_a_snapshot_is_repeated() -> None:
+    """An empty message takes two bytes in a report, and a hundred in memory."""
+    fields = pb.Snapshot.DESCRIPTOR.fields
+    assert not [field.name for field in fields if getattr(field, "is_repeated", None)]
 
 
 NUMBERS = (0, 1, 2, 48, 60, 1 << 31, (1 << 63) - 1, (1 << 64) - 1)
@@ -247,6 +259,7 @@ REPORTS = {
     "something behind": {"packed": report().packed + b"x"},
     "no snapshot": {"packed": zlib.compress(b"\xff")},
     "bomb": {"packed": zlib.compress(bytes(1 << 20))},
+    "no names": {"packed": pack(with_fields(names=b"\xff"))},
     "without end": {"packed": zlib.compress(bytes(MAX_SNAPSHOT_BYTES + 1))},
 }
 

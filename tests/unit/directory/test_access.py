@@ -10,7 +10,8 @@ from pathlib import Path
 import ldap
 import pytest
 
-from ldapslam.directory.access import unbind_and_wait
+from ldapslam.base.errors import TargetUnreachable
+from ldapslam.directory.access import dial, unbind_and_wait
 
 _BIND_RESPONSE = bytes.fromhex("30 0c 02 01 01 61 07 0a 01 00 04 00 04 00")
 _UNBIND = bytes.fromhex("42 00")
@@ -47,3 +48,13 @@ def test_the_wait_ends_when_the_server_closes(
             assert client.is_alive(), "the client did not wait for the server"
         client.join(5)
         assert ended == [True]
+
+
+def test_what_the_address_says_counts_that_has_accepted_before() -> None:
+    """A host may have no way to the others."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        addresses = f"127.0.0.1/{server.getsockname()[1]} 255.255.255.255/1"
+        dial("ldap://ds.example.com", addresses, 1).close()
+    with pytest.raises(TargetUnreachable) as caught:
+        dial("ldap://ds.example.com", addresses, 1)
+    assert isinstance(caught.value.__cause__, ConnectionRefusedError)

@@ -146,5 +146,5 @@ def test_thresholds_know_the_metrics_of_the_protocol() -> None:
 
 def test_counters_are_told_from_gauges_and_durations() -> None:
     assert OPERATION_COUNTERS[:3] == ("scheduled", "sent", "completed")
-    others = {*GAUGES, *FAILURE_CAUSES, "down_ns"}
+    others = {*GAUGES, *FAILURE_CAUSES, "down_ns", "unable_ns"}
     assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == others
