@@ -29,6 +29,7 @@ from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 from ldapslam.jobs import describe
 from ldapslam.jobs.fields.sections import Section, fields_of, section_in
+from ldapslam.jobs.fields.thresholds import FIGURE_NAMES, figure_rows
 from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.types import job_types
@@ -63,6 +64,7 @@ def pages() -> dict[Path, str]:
     made = {
         "commands.md": _commands(),
         "job.md": _job(),
+        "figures.md": _figures(),
         "thresholds.md": _thresholds(),
         "validity.md": _validity(),
         "metrics.md": _metrics(),
@@ -245,7 +247,7 @@ together is told in [load](load.md), [operations](operations.md) and
         yield from _section(section)
     yield "## Notations\n"
     for name, notation in describe.NOTATIONS.items():
-        if name != "thresholds":
+        if name not in ("thresholds", "figures"):
             yield f"### {name}\n"
             yield from _fenced(notation)
 
@@ -276,6 +278,13 @@ What `thresholds:` of a job may say, as `ldapslam describe thresholds` prints it
 How they are judged is told in [the verdict](../explanation/verdict.md).
 """
     yield from _fenced(THRESHOLD_NOTATION)
+
+
+def _figures() -> Iterator[str]:
+    yield "# Figures\n"
+    yield from _fenced(FIGURE_NAMES)
+    rows = ((_code(name), unit, _plain(about)) for name, unit, about in figure_rows())
+    yield from _table(("figure", "unit", "meaning"), rows)
 
 
 def _validity() -> Iterator[str]:

@@ -26,6 +26,7 @@ from ldapslam.jobs.fields.sections import (
     section_in,
     sections_in,
 )
+from ldapslam.jobs.fields.thresholds import FIGURES_NOTATION
 from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading import extension, variables
@@ -47,6 +48,7 @@ NOTATIONS = {
     "templates": TEMPLATE_NOTATION,
     "results": RESULT_NOTATION,
     "thresholds": THRESHOLD_NOTATION,
+    "figures": FIGURES_NOTATION,
     "vars": variables.NOTATION,
     "extends": extension.NOTATION,
 }

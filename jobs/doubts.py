@@ -15,7 +15,7 @@ from ldapslam.jobs.fields.thresholds import (
     PERCENTILES,
     TIME_METRICS,
     Threshold,
-    parse_criterion,
+    parse_threshold,
     samples_needed,
 )
 from ldapslam.jobs.model import Job, Stream
@@ -82,7 +82,7 @@ def _idle_thresholds(job: Job) -> Iterator[str]:
     """Thresholds that no run of this length can miss."""
     measure = measure_span(job.run)
     measured_ns = measure.end_ns - measure.start_ns
-    for threshold in map(parse_criterion, job.thresholds):
+    for threshold in map(parse_threshold, job.thresholds):
         if threshold.hold_ns > measured_ns:
             yield (
                 f"threshold {threshold.expression!r} cannot be missed: the measure "
@@ -95,9 +95,9 @@ def _rates_above_the_load(job: Job) -> Iterator[str]:
     """Thresholds that ask for as many requests as an open loop offers, or more."""
     measure = measure_span(job.run)
     measured_s = (measure.end_ns - measure.start_ns) / NS_PER_S
-    for threshold in map(parse_criterion, job.thresholds):
+    for threshold in map(parse_threshold, job.thresholds):
         if (
-            not isinstance(threshold, Threshold)
+            not threshold.is_of_stream
             or threshold.metric not in ("throughput", "goodput")
             or threshold.per
             or threshold.comparison.startswith("<")
@@ -137,8 +137,8 @@ def unsupported_thresholds(
 
 
 def percentile_thresholds(job: Job) -> Iterator[Threshold]:
-    for threshold in map(parse_criterion, job.thresholds):
-        if isinstance(threshold, Threshold) and threshold.metric in TIME_METRICS:
+    for threshold in map(parse_threshold, job.thresholds):
+        if threshold.is_of_stream and threshold.metric in TIME_METRICS:
             if threshold.statistic in PERCENTILES:
                 yield threshold
 

@@ -51,14 +51,11 @@ from ldapslam.jobs.fields.sections import (
     one_or_more_schema,
 )
 from ldapslam.jobs.fields.thresholds import (
+    MONITORS,
     PYTHON_KIND,
-    Convergence,
-    CountedRequests,
-    Criterion,
-    MonitorReading,
-    ServerThreshold,
+    FigureName,
     Threshold,
-    parse_criterion,
+    parse_threshold,
 )
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.operations.sequence import (
@@ -358,22 +355,22 @@ class Population(Section):
 
 
 def _checked_threshold(text: str) -> str:
-    parse_criterion(text)
+    parse_threshold(text)
     return text
 
 
 def _unknown_name(
-    threshold: Threshold, names: Mapping[str, Collection[str]], where: str
+    name: FigureName, names: Mapping[str, Collection[str]], where: str
 ) -> Fault | None:
     """That a job has no such stream or operation; `names`: stream -> operations."""
-    stream, operation = threshold.stream, threshold.operation
+    stream, operation = name.subject, name.part
     if stream not in ("*", *names):
         return unknown("stream", stream, names, where=where)
     operations = set(names.get(stream, set().union(*names.values())))
     if not operations or operation in ("*", *operations):
         return None
     if operation in names:
-        figure = ".".join(filter(None, (threshold.metric, threshold.statistic)))
+        figure = ".".join(filter(None, (name.metric, name.statistic)))
         return Fault(
             f"unknown operation {operation!r}{where}",
             f"{operation!r} is a stream: write {operation}.*.{figure}",
@@ -580,30 +577,22 @@ class Job(Section):
 
     @checked
     def _thresholds_are_of_operations(self) -> Iterator[Found]:
-        names = {stream.name: dict(stream.request_names) for stream in self.streams}
         for index, text in enumerate(self.thresholds):
-            if fault := self._fault_of(parse_criterion(text), names):
+            if fault := self._fault_of(parse_threshold(text)):
                 yield ("thresholds", index), fault
 
-    def _fault_of(
-        self, criterion: Criterion, names: Mapping[str, Collection[str]]
-    ) -> Fault | None:
-        """What of a threshold this job does not have; `names`: stream -> operations."""
-        where = f" in {got(criterion.expression)}"
-        if isinstance(criterion, Threshold):
-            fault = _unknown_name(criterion, names, where)
-        else:
-            fault = self._unread_figure(criterion, where)
-        if fault:
+    def _fault_of(self, threshold: Threshold) -> Fault | None:
+        where = f" in {got(threshold.expression)}"
+        if fault := self.missing_figure(threshold, where):
             return fault
         what, field = "an interval", "`run.interval`"
         least_ns = self.run.interval_ns
-        figure = getattr(criterion, "figure", None)
-        if isinstance(figure, MonitorReading):
+        if threshold.kind in MONITORS:
             # a reading that misses it lies between two that may meet it
             what, field = "the time between three readings", "its monitor's `every`"
-            least_ns = 2 * self._every_ns(figure)
-        if 0 < criterion.hold_ns < least_ns:
+            watching = self._monitors_of(threshold)
+            least_ns = 2 * max(one.every_ns or least_ns for one in watching)
+        if 0 < threshold.hold_ns < least_ns:
             return Fault(
                 f"the time after `for` is shorter than {what}{where}",
                 f"make it {units.format_duration(least_ns)} at least, or {field} "
@@ -611,43 +600,56 @@ class Job(Section):
             )
         return None
 
-    def _unread_figure(self, criterion: ServerThreshold, where: str) -> Fault | None:
-        """That the job reads nothing of the servers which the threshold needs."""
-        match criterion.figure:
-            case MonitorReading(monitor, role):
-                if role not in self.targets:
-                    return unknown("role", role, self.targets, where=where)
-                if not self._is_watched(monitor, role):
-                    extra = ", processes: [slapd]" if monitor == "process" else ""
-                    key = "host" if monitor == "process" else monitor
-                    return Fault(
-                        f"nothing reads the {monitor} of {role!r}{where}",
-                        f"add {{{key}: {role}{extra}}} to `monitors`",
-                    )
-            case CountedRequests():
-                if not any(one.directory for one in self.monitors):
+    def missing_figure(self, name: FigureName, where: str) -> Fault | None:
+        """Return why no run of the job has figures of this name; None: one may have."""
+        kind, subject = name.kind, name.subject
+        match kind:
+            case "stream":
+                names = {one.name: dict(one.request_names) for one in self.streams}
+                return _unknown_name(name, names, where)
+            case "directory" | "entry" | "host" | "process" | "server" if not all(
+                self._roles_of(one) for one in subject.split(" + ")
+            ):
+                return unknown("role", subject, self.targets, where=where)
+            case "server":
+                is_read = any(one.directory for one in self.monitors)
+                if not is_read and name.metric != "sent":
                     return Fault(
                         f"nothing reads what servers count{where}",
                         "add {directory: ROLE} to `monitors`",
                     )
-            case Convergence():
+            case "replication":
                 if not (self.verify and self.verify.replication):
                     return Fault(
                         f"replication is not checked{where}",
                         "add `verify: {replication: {within: 60s}}`",
                     )
+        if kind in MONITORS and not self._monitors_of(name):
+            extra = ", processes: [slapd]" if kind == "process" else ""
+            key = "host" if kind == "process" else kind
+            role = "ROLE" if subject == "*" else subject
+            return Fault(
+                f"nothing reads the {kind} of {subject!r}{where}",
+                f"add {{{key}: {role}{extra}}} to `monitors`",
+            )
         return None
 
-    def _every_ns(self, reading: MonitorReading) -> int:
-        """The longest time between readings of a role."""
-        key = "host" if reading.monitor == "process" else reading.monitor
-        watching = (one for one in self.monitors if getattr(one, key) == reading.role)
-        return max(one.every_ns or self.run.interval_ns for one in watching)
+    def _roles_of(self, server: str) -> list[str]:
+        """Return the roles that have this name, or a server of this URI; '*': all."""
+        targets = self.targets.items()
+        return [role for role, uris in targets if server in ("*", role, *uris)]
 
-    def _is_watched(self, kind: str, role: str) -> bool:
-        if kind == "process":
-            return any(one.host == role and one.processes for one in self.monitors)
-        return any(getattr(one, kind) == role for one in self.monitors)
+    def _monitors_of(self, name: FigureName) -> list[Monitor]:
+        """Return the monitors that read figures of this name."""
+        kind = "host" if name.kind == "process" else name.kind
+        roles = self._roles_of(name.subject)
+        return [
+            one
+            for one in self.monitors
+            if one.kind == kind
+            and (name.subject == "*" or one.role in roles)
+            and (name.kind != "process" or one.processes)
+        ]
 
     def identity(self, stream: Stream) -> str:
         """Who a stream's connections are bound as."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a run: values with names, intervals and samples. Pure.
 
-Names are those of thresholds (`ldapslam describe thresholds`). Figures are computed
-from the measurements of streams and operations, by the verdict and by whatever compares
-runs. Values are not rounded.
+`ldapslam describe figures` has their names. They are computed once, before the verdict,
+from the measurements of streams, operations and agents; those of servers are made by
+reports/rules/server_figures.py. Values are not rounded.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from ldapslam.jobs.fields.thresholds import (
     SHARES,
     STATISTICS,
     TIME_METRICS,
-    Subject,
-    parse_subject,
+    FigureName,
+    parse_name,
     samples_needed,
     share_of,
-    unit_of,
 )
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.streams import OperationSummary, StreamSummary
+from ldapslam.reports.streams import AgentSummary, OperationSummary, StreamSummary
 from ldapslam.reports.typeset import NOT_AVAILABLE, figure_text
 from ldapslam.reports.uncertainty import FEWEST_BATCHES, Estimate
 
@@ -45,7 +44,7 @@ _SHOWN = {
     "us": ("ms", 1e-3),
     "per_s": ("/s", 1.0),
     "share": ("%", 100.0),
-    "1": ("requests", 1.0),
+    "count": ("requests", 1.0),
 }
 _IN_SECONDS = ("s", 1e-6)
 #: Place, value, and the ends of its interval; None where there is none.
@@ -54,11 +53,13 @@ Point: TypeAlias = tuple[float, float, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure that operations, or streams, of all runs have."""
+    """A figure that operations, streams or others of all runs have."""
 
     metric: str
     #: None for metrics with one value.
     statistic: str | None = None
+    #: One of SUBJECTS.
+    kind: str = "stream"
 
     @property
     def name(self) -> str:
@@ -79,8 +80,9 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """'us', 'per_s', 'share' or '1'."""
-        return unit_of(self.metric, self.statistic)
+        """One of UNITS; '1' of what a monitor reads."""
+        name = FigureName(kind=self.kind, metric=self.metric, statistic=self.statistic)
+        return name.unit or "1"
 
     @property
     def is_ratio(self) -> bool:
@@ -117,13 +119,15 @@ class Metric:
 
     @property
     def _shown(self) -> tuple[str, float]:
-        return _IN_SECONDS if self.metric == "elapsed" else _SHOWN[self.unit]
+        if self.metric in ("elapsed", "after"):
+            return _IN_SECONDS
+        return _SHOWN.get(self.unit, ("", 1.0))
 
 
 def metric_of(text: str) -> Metric:
     """Return the metric that a text names, as in thresholds; Fault."""
-    about = parse_subject(text)
-    if (about.stream, about.operation) != ("*", "*"):
+    about = parse_name(text)
+    if (about.kind, about.subject, about.part) != ("stream", "*", "*"):
         raise Fault(
             f"expected a metric of all operations, got {text!r}",
             "such as p99, errors",
@@ -144,17 +148,18 @@ THROUGHPUT, GOODPUT, ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value of an operation, or of a stream."""
+    """A value of an operation, a stream, a server, an agent or the run."""
 
-    stream: str
-    #: '*': of the stream.
-    operation: str
+    #: A stream, a server's URI, a monitor, a group of servers, or an agent.
+    subject: str
+    #: An operation, or a kind of requests; '*': of the whole subject.
+    part: str
     metric: str
     #: None for metrics with one value.
     statistic: str | None
-    #: In us, per s, a share, or a count.
     value: float | None
-    #: Its 95 % confidence interval by batches of the run; None where they give none.
+    #: Its 95 % confidence interval, by batches of the run, or what else it may be; None
+    #: where nothing is known of it.
     interval: Estimate | None = None
     #: Batches that the interval is of.
     batches: int = 0
@@ -164,29 +169,39 @@ class Figure:
     unanswered: int = 0
     #: What is needed for the value, or for its interval; empty where both are there.
     needs: str = ""
+    #: One of SUBJECTS.
+    kind: str = "stream"
+    #: Unit of what a monitor reads; that of others follows from the metric.
+    read_unit: str = ""
+    #: Roles of the server.
+    roles: tuple[str, ...] = ()
 
     @property
     def unit(self) -> str:
-        """'us', 'per_s', 'share' or '1'."""
-        return unit_of(self.metric, self.statistic)
+        """One of UNITS."""
+        return self.read_unit or self.key[1].unit
 
     @property
     def name(self) -> str:
         """As in thresholds."""
-        return self.key[1].name_of(".".join(self.place))
+        place = ".".join(self.place)
+        if self.kind != "stream":
+            part = "" if self.part == "*" else f".{self.part}"
+            place = f"{self.kind}({self.subject}){part}".replace("()", "")
+        return self.key[1].name_of(place)
 
     @property
     def place(self) -> tuple[str, str]:
-        return self.stream, self.operation
+        return self.subject, self.part
 
     @property
     def title(self) -> str:
-        """The title of the operation, or the stream's name."""
-        return self.stream if self.operation == "*" else ".".join(self.place)
+        """The title of the operation, or the name of the subject."""
+        return self.subject if self.part == "*" else ".".join(self.place)
 
     @property
     def key(self) -> Key:
-        return self.title, Metric(self.metric, self.statistic)
+        return self.title, Metric(self.metric, self.statistic, self.kind)
 
     @property
     def is_too_small(self) -> bool:
@@ -197,9 +212,15 @@ class Figure:
         return not self.unanswered and 0 < self.sample < needed
 
 
-def figures_of(streams: Iterable[StreamSummary]) -> tuple[Figure, ...]:
+def figures_of(
+    streams: Iterable[StreamSummary],
+    agents: Iterable[AgentSummary],
+    servers: Iterable[Figure],
+) -> tuple[Figure, ...]:
     """Return all figures of a run, in the order of its report."""
-    return tuple(figure for stream in streams for figure in _of_stream(stream))
+    of_streams = (figure for stream in streams for figure in _of_stream(stream))
+    of_agents = (figure for agent in agents for figure in _of_agent(agent))
+    return (*of_streams, *servers, *of_agents)
 
 
 #: Title of an operation, or a stream's name, and metric.
@@ -212,7 +233,8 @@ def readings_of(figures: Iterable[Figure]) -> Readings:
     return {
         one.key: one
         for one in figures
-        if one.operation != "*" or (one.metric == "elapsed" and one.sample)
+        if one.kind == "stream"
+        and (one.part != "*" or (one.metric == "elapsed" and one.sample))
     }
 
 
@@ -237,15 +259,16 @@ def keys_of(runs: Sequence[Readings]) -> list[Key]:
     ]
 
 
-def matching(about: Subject, figures: Iterable[Figure]) -> list[Figure]:
+def matching(about: FigureName, figures: Iterable[Figure]) -> list[Figure]:
     """Return the figures that a threshold, or a column of a study, is about."""
+    wanted = about.kind, about.metric, about.statistic
     return [
         one
         for one in figures
-        if (one.metric, one.statistic) == (about.metric, about.statistic)
-        and about.matches(one.stream, one.operation)
+        if (one.kind, one.metric, one.statistic) == wanted
+        and any(about.matches(name, one.part) for name in (one.subject, *one.roles))
         # '*' stands for the operations that end a sequence
-        and (one.metric != "sequence_time" or one.sample or about.operation != "*")
+        and (one.metric != "sequence_time" or one.sample or about.part != "*")
     ]
 
 
@@ -336,6 +359,22 @@ def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
     for statistic, value in zip(OUTAGE_STATISTICS, values, strict=True):
         yield Figure(stream.name, "*", "outage", statistic, value)
     yield Figure(stream.name, "*", "unsent", None, stream.unsent)
+    yield Figure(stream.name, "*", "loop_share", None, stream.loop_share)
+
+
+def _of_agent(agent: AgentSummary) -> Iterator[Figure]:
+    bounds = {"clock_offset": agent.facts.clock_offset_bound_us}
+    if agent.clock is not None:
+        bounds["clock_deviation"] = agent.clock.largest.bound_ns / 1000
+    for metric, value in agent.values.items():
+        interval, bound = None, bounds.get(metric)
+        if value is not None and bound is not None:
+            interval = Estimate(value, value - bound, value + bound)
+        needs = "" if value is not None else "the agent to report it"
+        figure = Figure(agent.name, "*", metric, None, value, interval, needs=needs)
+        yield replace(figure, kind="agent")
+    for one in _of_times(agent.name, "*", "response_time", agent.response_times):
+        yield replace(one, kind="agent")
 
 
 def _us(value_s: float | None) -> float | None:
@@ -368,7 +407,7 @@ def _with_interval(figure: Figure, times: Distribution, batches: int) -> Figure:
 def combined(figures: Sequence[Figure]) -> float | None:
     """Return the value of several figures of one metric together: rates and counts are
     added up, means and shares are those of all their requests, of times until a count
-    is reached it is the longest. None for percentiles, and where a value is missing."""
+    is reached it is the longest. None for others, and where a value is missing."""
     values = [one.value for one in figures if one.value is not None]
     if not values or len(values) < len(figures):
         return None
@@ -377,9 +416,9 @@ def combined(figures: Sequence[Figure]) -> float | None:
         return values[0]
     if first.metric == "elapsed":
         return max(values)
-    if first.unit in ("per_s", "1"):
+    if first.unit in ("per_s", "count"):
         return math.fsum(values)
-    if first.metric in SHARES or first.statistic == "mean":
+    if first.sample and (first.metric in SHARES or first.statistic == "mean"):
         weights = [one.sample for one in figures]
         parts = (value * n for value, n in zip(values, weights, strict=True))
         return math.fsum(parts) / sum(weights)
@@ -398,48 +437,57 @@ def key_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
 
 
 def figures_json(figures: Iterable[Figure]) -> dict[str, dict[str, object]]:
-    """The part `figures` of result.json, by name. A figure without a value and without
-    a sample is left out."""
-    return {
-        one.name: {
-            "value": _rounded(one.value),
-            **({"sample": one.sample} if one.sample else {}),
-            **({"unanswered": one.unanswered} if one.unanswered else {}),
-            **(
-                {"ci95": [_rounded(end) for end in one.interval[1:]]}
-                if one.interval
-                else {}
-            ),
-            **({"needs": one.needs} if one.needs else {}),
-        }
-        for one in figures
-        if one.value is not None or one.sample or one.metric == "elapsed"
+    """The part `figures` of result.json, by name. A figure of a stream without a value
+    and without a sample is left out."""
+    return {one.name: _json_of(one) for one in figures if _is_listed(one)}
+
+
+def _is_listed(one: Figure) -> bool:
+    is_known = one.value is not None or bool(one.sample)
+    return is_known or one.metric == "elapsed" or one.kind != "stream"
+
+
+def _json_of(one: Figure) -> dict[str, object]:
+    rest = {
+        "sample": one.sample,
+        "unanswered": one.unanswered,
+        "ci95": one.interval
+        and [_rounded(end) if math.isfinite(end) else None for end in one.interval[1:]],
+        "needs": one.needs,
+        "unit": one.read_unit,
+        "roles": list(one.roles),
     }
+    known = {name: value for name, value in rest.items() if value}
+    return {"value": _rounded(one.value), **known}
 
 
 def figures_in(result: Mapping[str, Any]) -> list[Figure]:
     """The figures of a result.json; KeyError, TypeError, ValueError if it is none."""
-    return [
-        Figure(
-            *_parts_of(name),
-            one["value"],
-            Estimate(one["value"], *one["ci95"]) if "ci95" in one else None,
-            sample=one.get("sample", 0),
-            unanswered=one.get("unanswered", 0),
-            needs=one.get("needs", ""),
-        )
-        for name, one in result.get("figures", {}).items()
-    ]
+    return [_figure_in(name, one) for name, one in result.get("figures", {}).items()]
 
 
-def _parts_of(name: str) -> tuple[str, str, str, str | None]:
-    """Return stream, operation, metric and statistic of a figure's name; a Python
-    class may give an operation any name."""
-    stream, *operation, metric = name.split(".")
-    statistic = None
-    if metric in (*STATISTICS, *OUTAGE_STATISTICS):
-        metric, statistic = operation.pop(), metric
-    return stream, ".".join(operation), metric, statistic
+def _figure_in(name: str, one: Mapping[str, Any]) -> Figure:
+    value, interval = one["value"], None
+    if "ci95" in one:
+        low, high = one["ci95"]
+        low = -math.inf if low is None else low
+        high = math.inf if high is None else high
+        interval = Estimate(value, low, high)
+    about = parse_name(name, has_any_names=True)
+    return Figure(
+        "" if about.subject == "*" else about.subject,
+        about.part,
+        about.metric,
+        about.statistic,
+        value,
+        interval,
+        sample=one.get("sample", 0),
+        unanswered=one.get("unanswered", 0),
+        needs=one.get("needs", ""),
+        kind=about.kind,
+        read_unit=one.get("unit", ""),
+        roles=tuple(one.get("roles", ())),
+    )
 
 
 def _rounded(value: float | None) -> float | None:

@@ -11,35 +11,15 @@ from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.completeness import Completeness
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Timeline
-from ldapslam.reports.collect.totals import AgentTotals
-from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.figures import Figure, figures_of
+from ldapslam.reports.figures import Figure
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
 from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
-from ldapslam.reports.streams import OperationSummary, StreamSummary
+from ldapslam.reports.streams import AgentSummary, OperationSummary, StreamSummary
 from ldapslam.results.facts import AgentFacts, ReplicationFacts
 from ldapslam.results.records import EventRecord, RunRecord
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSummary:
-    name: str
-    throughput_per_s: float | None
-    response_times: Distribution
-    cpu_us_per_op: float | None
-    cpu_utilisation: float | None
-    #: As a share of the workers' time in the measure phase; and in the worst interval.
-    busy_share: float | None
-    highest_busy_share: float | None
-    highest_run_queue_share: float | None
-    missing_intervals: int
-    #: What else was counted.
-    totals: AgentTotals
-    #: What the agent reports about itself and its targets.
-    facts: AgentFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +41,8 @@ class Summary:
     boundaries_ns: Sequence[int]
     #: Above it an interval of a worker counts as saturated.
     busy_share_limit: float
+    #: All that have a name, in the order of the report.
+    figures: tuple[Figure, ...]
     streams: tuple[StreamSummary, ...]
     agents: tuple[AgentSummary, ...]
     sent_requests: SentRequests
@@ -70,8 +52,6 @@ class Summary:
     replication: ReplicationFacts | None
     timeline: Timeline
     completeness: Completeness
-    #: Agent -> its clock over the run, if it was sampled.
-    clocks: Mapping[str, Clock]
     clock_deviation_limit_ns: float
     monitors: tuple[MonitorSummary, ...]
     #: Empty without a long measure phase.
@@ -97,13 +77,13 @@ class Summary:
         )
 
     @property
-    def figures(self) -> tuple[Figure, ...]:
-        """All that have a name, in the order of the report."""
-        return figures_of(self.streams)
-
-    @property
     def operations(self) -> tuple[OperationSummary, ...]:
         return tuple(one for stream in self.streams for one in stream.operations)
+
+    @property
+    def clocks(self) -> dict[str, Clock]:
+        """Agent -> its clock over the run, if it was sampled."""
+        return {one.name: one.clock for one in self.agents if one.clock is not None}
 
     @property
     def facts(self) -> dict[str, AgentFacts]:

@@ -7,7 +7,6 @@ resolution that was measured: times in us with three decimals, which are ns.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,13 @@ from typing import Any
 from ldapslam import __version__
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.proto.fields import OPERATION_COUNTERS
-from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.job_notes import imports_of, probes_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.totals import ANSWERED, UNANSWERED
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.figures import figures_json
-from ldapslam.reports.model import AgentSummary, Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary, ServerSummary
-from ldapslam.reports.uncertainty import Estimate
 from ldapslam.results.facts import AgentFacts, Manifest, Population
 
 SCHEMA = "ldapslam.result/1"
@@ -61,12 +58,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
             for stream in summary.streams
         },
         "figures": figures_json(summary.figures),
-        "books": _requests(summary),
         "monitors": monitor_results(summary.monitors),
-        "agents": {
-            agent.name: _agent(agent, summary.clocks.get(agent.name))
-            for agent in summary.agents
-        },
         "imports": [one.document() for one in imports_of(summary.facts)],
         "probes": [one.document() for one in probes_of(summary.facts)],
         "replication": summary.replication and summary.replication.document(),
@@ -244,68 +236,6 @@ def _server(one: ServerSummary) -> dict[str, Any]:
     }
 
 
-def _requests(summary: Summary) -> dict[str, Any]:
-    """What agents sent; of runs that watched their servers, also what these counted,
-    where several groups have a server in common also for all of them together."""
-    groups: dict[str, Any] = {
-        name: {kind: {"agents": sent} for kind, sent in by_kind.items()}
-        for name, by_kind in summary.sent_requests.items()
-    }
-    for name, group in summary.reconciliations.items():
-        groups[name] = {
-            kind: {
-                "agents": line.agents,
-                "control": line.control,
-                "replicated": line.replicated,
-                "server": line.server,
-                "difference": line.difference,
-                "per_sent": _rounded(line.per_sent, 6),
-            }
-            for kind, line in group.lines.items()
-        }
-    return groups
-
-
-def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
-    shares = (
-        "cpu_utilisation",
-        "busy_share",
-        "highest_busy_share",
-        "highest_run_queue_share",
-    )
-    facts = ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
-    totals = agent.totals
-    hiccup_ns = totals.longest_hiccup_ns
-    return {
-        "throughput_per_s": _rounded(agent.throughput_per_s),
-        "completed": totals.measured["completed"],
-        "failed": totals.measured["failed"],
-        "response_time_us": distribution_of(agent.response_times),
-        "cpu_us_per_op": _rounded(agent.cpu_us_per_op),
-        **{name: _rounded(getattr(agent, name), 6) for name in shares},
-        "highest_steal_share": _rounded(totals.highest_steal_share, 6),
-        "throttled_s": totals.throttled_ns / 1e9,
-        "longest_hiccup_us": hiccup_ns and hiccup_ns / 1000,
-        "stalled_share": _rounded(totals.stalled_share, 6),
-        "clock_step_us": totals.clock_step_ns / 1000,
-        **{name: getattr(agent.facts, name) for name in facts},
-        "intervals": len(totals.seen),
-        "missing_intervals": agent.missing_intervals,
-        "clock": clock and _clock(clock),
-    }
-
-
-def _clock(clock: Clock) -> dict[str, Any]:
-    largest = clock.largest
-    return {
-        "samples": len(clock.deviations),
-        "largest_deviation_us": _rounded(largest.ns / 1000),
-        "largest_deviation_bound_us": _rounded(largest.bound_ns / 1000),
-        "largest_deviation_at_s": _rounded(largest.at_s),
-        "steps": clock.step_count,
-    }
-
-
 def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
     """The part `monitors` of result.json."""
     names = [one.name for one in monitors]
@@ -313,23 +243,16 @@ def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
         one.name if names.count(one.name) == 1 else f"{one.name} ({one.agent})": {
             "agent": one.agent,
             "facts": one.facts.document(),
-            "readings": one.readings,
-            "failed": one.failed,
             "failures": list(one.failures),
             "took_us": {
                 "mean": _rounded(one.took_mean_s, 6, 1e6),
                 "max": _rounded(one.took_longest_s, 6, 1e6),
             },
             "restarts_s": [round(at_s, 3) for at_s in one.restarts_s],
-            "cpu_per_operation_us": _estimate(one.cpu_per_operation_us),
             "metrics": {
                 each.metric.name: {
                     "kind": each.metric.kind,
                     "unit": each.unit or "1",
-                    "min": _rounded(each.lowest, 6),
-                    "mean": _rounded(each.mean, 6),
-                    "max": _rounded(each.highest, 6),
-                    "increase": _rounded(each.increase, 6),
                     "missing_share": round(each.missing_share, 6),
                 }
                 for each in one.metrics
@@ -337,14 +260,6 @@ def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
         }
         for one in monitors
     }
-
-
-def _estimate(one: Estimate | None) -> dict[str, Any] | None:
-    """An end of the interval that is not known is null."""
-    if one is None:
-        return None
-    ends = (end if math.isfinite(end) else None for end in (one.low, one.high))
-    return {"value": _rounded(one.value), "ci95": [_rounded(end) for end in ends]}
 
 
 def _rounded(value: float | None, digits: int = 3, scale: float = 1.0) -> float | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured of a run's streams, operations and servers.
+"""What was measured of a run's streams, operations, servers and agents.
 
 Statistics cover the measure phase: percentiles the requests with an intended start in
 it, throughput the completions that happened in it. Response time, service time and
@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+from ldapslam.reports.collect.clocks import Clock
+from ldapslam.reports.collect.totals import AgentTotals
 from ldapslam.reports.distribution import Curve, Distribution
 from ldapslam.reports.uncertainty import Estimate
+from ldapslam.results.facts import AgentFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,23 @@ class StreamSummary:
     #: Share of the arrivals that waited for a connection when the measure phase ended;
     #: None of a closed stream.
     unsent: float | None
+    #: Lags of the generator as a share of the time of the clients; None of an open
+    #: stream.
+    loop_share: float | None
     #: Name in SET_UP_TIMES -> statistics of the whole run.
     set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSummary:
+    name: str
+    response_times: Distribution
+    #: Metric of agents (jobs/fields/thresholds.py) -> value, in its unit.
+    values: Mapping[str, float | None]
+    #: What else was counted.
+    totals: AgentTotals
+    #: What the agent reports about itself and its targets.
+    facts: AgentFacts
+    #: Its clock over the run; None: it was not sampled.
+    clock: Clock | None

@@ -7,27 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ldapslam.base.causes import FAILURE_CAUSES
-from ldapslam.jobs.fields.thresholds import (
-    SHARES,
-    ServerThreshold,
-    parse_criterion,
-    share_of,
-)
+from ldapslam.jobs.fields.thresholds import COUNTS, SHARES, parse_threshold, share_of
 from ldapslam.jobs.run_plan import PlannedOperation
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.replication import servers_apart
 from ldapslam.reports.collect.telemetry import telemetry, with_restarts
-from ldapslam.reports.collect.timeline import (
-    NS_PER_S,
-    Plan,
-    with_facts,
-)
+from ldapslam.reports.collect.timeline import NS_PER_S, Plan, with_facts
 from ldapslam.reports.collect.totals import (
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
-    AgentTotals,
     BatchTotals,
     OperationTotals,
     ServerTotals,
@@ -36,14 +26,18 @@ from ldapslam.reports.collect.totals import (
 from ldapslam.reports.digest import altered_of
 from ldapslam.reports.distribution import Distribution, curve, distribution
 from ldapslam.reports.figures import figures_of
-from ldapslam.reports.model import AgentSummary, Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
-from ldapslam.reports.rules.reconciliation import sent_requests
-from ldapslam.reports.rules.server_range import with_cpu_per_operation
+from ldapslam.reports.rules.server_figures import server_figures
 from ldapslam.reports.rules.trends import trends_of
-from ldapslam.reports.streams import OperationSummary, ServerSummary, StreamSummary
+from ldapslam.reports.streams import (
+    AgentSummary,
+    OperationSummary,
+    ServerSummary,
+    StreamSummary,
+)
 from ldapslam.reports.uncertainty import (
     BATCHES,
     Estimate,
@@ -83,25 +77,26 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         _measure_s(run, collected.measure_end_ns),
         [
             one
-            for one in map(parse_criterion, run.plan.thresholds)
-            if isinstance(one, ServerThreshold) and one.hold_ns
+            for one in map(parse_threshold, run.plan.thresholds)
+            if not one.is_of_stream and one.hold_ns
         ],
     )
     events = store.events(run.run_id)
-    evidence = with_cpu_per_operation(
-        Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
-    )
+    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
-    missing = evidence.completeness.missing
     streams = tuple(
         _stream(name, evidence)
         for name in dict.fromkeys([*evidence.streams, *collected.streams])
     )
+    agents = tuple(
+        _agent(name, evidence, measure_s) for name in sorted(collected.agents)
+    )
+    figures = figures_of(streams, agents, server_figures(evidence))
     thresholds = judge_thresholds(
         run.plan.thresholds,
         evidence,
-        figures_of(streams),
+        figures,
         blamed=verdict.blamed(rules),
     )
     failures = servers_apart(evidence.replication)
@@ -123,23 +118,14 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         interval_s=plan.interval_s,
         boundaries_ns=tuple(one.end_ns for one in plan.intervals),
         busy_share_limit=validity.busy_share,
+        figures=figures,
         streams=streams,
-        sent_requests=sent_requests(run, collected),
+        sent_requests=evidence.sent_requests,
         reconciliations=evidence.reconciliations,
         replication=evidence.replication,
-        agents=tuple(
-            _agent(
-                name,
-                totals,
-                facts.get(name, AgentFacts()),
-                missing[name],
-                measure_s,
-            )
-            for name, totals in sorted(collected.agents.items())
-        ),
+        agents=agents,
         timeline=collected.timeline,
         completeness=evidence.completeness,
-        clocks=clocks,
         clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
         monitors=evidence.monitors,
         trends=trends_of(collected.timeline, evidence.streams, monitors),
@@ -182,6 +168,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         },
         outage=evidence.outage_of(name),
         unsent=evidence.unsent_of(name),
+        loop_share=(evidence.loop_share(name) if planned.model == "closed" else None),
         set_up={
             name: distribution(totals.set_up.get(name) or Histogram())
             for name in SET_UP_TIMES
@@ -329,36 +316,43 @@ def _outcome_times(
     return times
 
 
-def _agent(
-    name: str,
-    totals: AgentTotals,
-    facts: AgentFacts,
-    missing_intervals: int,
-    measure_s: float | None,
-) -> AgentSummary:
+def _agent(name: str, evidence: Evidence, measure_s: float | None) -> AgentSummary:
+    totals = evidence.collected.agents[name]
+    facts = evidence.facts.get(name, AgentFacts())
+    clock = evidence.clocks.get(name)
     workers = totals.workers.values()
     done = totals.completed_in_measure
     responses = Histogram.union(totals.response_times.values())
     responses.unanswered = unanswered(totals.measured)
-    return AgentSummary(
-        name=name,
-        throughput_per_s=_rate(done, measure_s),
-        response_times=distribution(responses),
-        cpu_us_per_op=totals.worker_cpu_ns / 1000 / done if done else None,
-        cpu_utilisation=_rate(
-            totals.cpu_utilisation_ns, totals.cpu_utilisation_wall_ns
-        ),
-        busy_share=_rate(totals.worker_busy_ns, totals.worker_wall_ns),
-        highest_busy_share=max(
+    hiccup_ns = totals.longest_hiccup_ns
+    values = {
+        "throughput": _rate(done, measure_s),
+        **{name: totals.measured[name] for name in COUNTS},
+        "cpu": _rate(totals.cpu_utilisation_ns, totals.cpu_utilisation_wall_ns),
+        "cpu_per_operation": _rate(totals.worker_cpu_ns / 1000, done),
+        "busy_share": _rate(totals.worker_busy_ns, totals.worker_wall_ns),
+        "highest_busy_share": max(
             (one.highest_busy_share for one in workers), default=None
         ),
-        highest_run_queue_share=max(
+        "highest_run_queue_share": max(
             (one.highest_run_queue_share for one in workers), default=None
         ),
-        missing_intervals=missing_intervals,
-        totals=totals,
-        facts=facts,
-    )
+        "highest_steal_share": totals.highest_steal_share,
+        "throttled": totals.throttled_ns / 1000,
+        "longest_hiccup": None if hiccup_ns is None else hiccup_ns / 1000,
+        "stalled_share": totals.stalled_share,
+        "start_error": facts.start_error_us,
+        "clock_step": totals.clock_step_ns / 1000,
+        "clock_offset": facts.clock_offset_us,
+        "intervals": len(totals.seen),
+        "missing_intervals": evidence.completeness.missing[name],
+    }
+    if clock is not None:
+        values["clock_deviation"] = clock.largest.ns / 1000
+        values["clock_steps"] = clock.step_count
+        values["clock_samples"] = len(clock.deviations)
+    times = distribution(responses)
+    return AgentSummary(name, times, values, totals, facts, clock)
 
 
 def _rate(amount: float, of: float | None) -> float | None:

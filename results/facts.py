@@ -214,7 +214,7 @@ class MonitorFacts(Facts):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, JsonValue]
 
-    #: directory, host, process or log.
+    #: directory, entry, host, process or log.
     kind: str = ""
     #: Role -> URIs of its servers.
     serves: Mapping[str, tuple[str, ...]] = {}

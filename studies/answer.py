@@ -138,7 +138,7 @@ def _run(study: Study, journal: Journal, ended: Ended) -> Run:
         tuple(result.get("reasons", ())),
         {one.name: one.value for one in readings if one.metric in _METRICS}
         | {text: Column.of(text).read(result) for text in columns},
-        tuple(dict.fromkeys(one.title for one in readings if one.operation != "*")),
+        tuple(dict.fromkeys(one.title for one in readings if one.part != "*")),
         result.get("manifest", {}).get("finished_utc") or "",
     )
 

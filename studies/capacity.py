@@ -31,7 +31,7 @@ from ldapslam.jobs.doubts import (
     requests_of_clients,
     unsupported,
 )
-from ldapslam.jobs.fields.thresholds import parse_subject
+from ldapslam.jobs.fields.thresholds import parse_name
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import measure_span, planned_arrivals
@@ -264,8 +264,8 @@ def achieved_load(
     done = combined(
         [
             one
-            for one in matching(parse_subject("throughput"), figures_in(result))
-            if one.stream in rates
+            for one in matching(parse_name("throughput"), figures_in(result))
+            if one.subject in rates
         ]
     )
     return None if done is None else done / math.fsum(rates.values())

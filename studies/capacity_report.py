@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.jobs.fields.thresholds import STATISTICS, Threshold, parse_criterion
-from ldapslam.reports.collect.telemetry import cpu_seconds
+from ldapslam.jobs.fields.thresholds import STATISTICS, parse_name, parse_threshold
 from ldapslam.reports.document import (
     MUTED,
     Cell,
@@ -33,6 +32,7 @@ from ldapslam.reports.figures import (
     Metric,
     Readings,
     figures_in,
+    matching,
     readings_of,
 )
 from ldapslam.reports.result import facts_in
@@ -104,20 +104,16 @@ class Tried:
     @property
     def client_cpu(self) -> float | None:
         """Busy share of the CPUs of the agents' hosts, of the busiest."""
-        agents = self.result.get("agents", {}).values()
-        known = [share for one in agents if (share := one["cpu_utilisation"])]
-        return max(known, default=None)
+        return self._highest("agent.cpu")
 
     @property
     def server_cpu(self) -> float | None:
         """Busy share of the CPUs of the busiest server's host that has a monitor."""
-        known = []
-        for one in self.result.get("monitors", {}).values():
-            means = {name: of["mean"] for name, of in one["metrics"].items()}
-            busy_s, every_s = cpu_seconds(means)
-            if one["facts"].get("kind") == "host" and every_s:
-                known.append(busy_s / every_s)
-        return max(known, default=None)
+        return self._highest("host.cpu")
+
+    def _highest(self, name: str) -> float | None:
+        found = matching(parse_name(name), figures_in(self.result))
+        return max((one.value for one in found if one.value), default=None)
 
 
 @dataclass(frozen=True)
@@ -167,8 +163,8 @@ class CapacityAnswer:
         """Statistic of the response time -> limits that objectives set for it, as they
         are shown."""
         limits: dict[Metric, list[float]] = {}
-        for one in map(parse_criterion, self.objectives):
-            if isinstance(one, Threshold) and one.metric == "response_time":
+        for one in map(parse_threshold, self.objectives):
+            if one.is_of_stream and one.metric == "response_time":
                 metric = Metric(one.metric, one.statistic)
                 limits.setdefault(metric, []).append(metric.shown(one.limit))
         return limits

@@ -152,9 +152,6 @@ def _of_log(wanted: Wanted, may_read: Callable[[str], bool]) -> Monitor:
             f"this agent may not read the log {path!r}",
             hint=f"if the agent's operator agrees: `--allow-log {path}`",
         )
-    return LogMonitor(
-        f"log {wanted.log} on {host_name()}",
-        wanted.every_ns or 0,
-        Path(path),
-        wanted.format or "",
-    )
+    name = f"log {wanted.log} on {host_name()}"
+    monitor = LogMonitor(name, wanted.every_ns or 0, Path(path), wanted.format or "")
+    return _about(monitor, "log", {})

@@ -12,7 +12,7 @@ from ldapslam.cli.measure.check_samples import Met
 from ldapslam.jobs.doubts import requests_of_clients
 from ldapslam.jobs.fields.remedies import UNTOLD, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_title
-from ldapslam.jobs.fields.thresholds import PERCENTILES, parse_criterion
+from ldapslam.jobs.fields.thresholds import PERCENTILES, parse_threshold
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.controls import UPDATES
 from ldapslam.jobs.operations.search import Search
@@ -163,8 +163,7 @@ def too_few_intervals(job: Job) -> Iterator[str]:
     """A warning where percentiles that are close to their limits cannot be told."""
     measure = measure_span(job.run)
     intervals = (measure.end_ns - measure.start_ns) // job.run.interval_ns
-    criteria = (parse_criterion(text) for text in job.thresholds)
-    statistics = (getattr(one, "statistic", None) for one in criteria)
+    statistics = (parse_threshold(text).statistic for text in job.thresholds)
     if intervals < FEWEST_BATCHES and any(one in PERCENTILES for one in statistics):
         yield (
             f"the measure phase has {intervals} intervals: thresholds on percentiles "

@@ -48,11 +48,11 @@ _LONGER = 3
 
 def _thresholds(text: str) -> list[str]:
     """Those that `and` joins; Fault."""
-    from ldapslam.jobs.fields.thresholds import parse_criterion
+    from ldapslam.jobs.fields.thresholds import parse_threshold
 
     found = text.split(" and ")
     for one in found:
-        parse_criterion(one.strip())
+        parse_threshold(one.strip())
     return found
 
 

@@ -13,7 +13,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import DURATION_UNITS, NS_PER_S, format_duration
 from ldapslam.cli.study.gate_sides import Side
 from ldapslam.cli.submission import JobFile
-from ldapslam.jobs.fields.thresholds import parse_criterion
+from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import planned_end_ns
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
@@ -65,7 +65,7 @@ def _longest_hold_ns(sides: Collection[Side]) -> int:
         (
             hold_ns
             for side in sides
-            for hold_ns in (parse_criterion(one).hold_ns for one in side.job.thresholds)
+            for hold_ns in (parse_threshold(one).hold_ns for one in side.job.thresholds)
             if hold_ns <= side.job.run.duration_ns
         ),
         default=0,

@@ -14,7 +14,7 @@ from ldapslam.jobs.fields.thresholds import (
     PERCENTILES,
     SHARES,
     Threshold,
-    parse_criterion,
+    parse_threshold,
     samples_needed,
     share_of,
 )
@@ -29,10 +29,8 @@ class AbortWatch:
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
-        criteria = map(parse_criterion, plan.thresholds)
-        self._thresholds = [
-            one for one in criteria if isinstance(one, Threshold) and one.aborts
-        ]
+        thresholds = map(parse_threshold, plan.thresholds)
+        self._thresholds = [one for one in thresholds if one.aborts]
         self._ends_ns = [0, *plan.boundaries_ns]
         #: Of operations that have missed one up to the last interval: for how long.
         self._missed_ns: dict[tuple[Threshold, tuple[str, str]], int] = {}

@@ -9,25 +9,31 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from textwrap import fill, indent
+from typing import Any, NamedTuple
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, did_you_mean, got
 
-TIME_METRICS = (
-    "response_time",
-    "service_time",
-    "backlog_wait",
-    "send_lag",
-    "receive_lag",
-    "sequence_time",
-)
 #: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
 KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
 #: Kind, in reports, of what a Python class records.
 PYTHON_KIND = "python"
+#: Requests that servers count by themselves.
+COUNTED_KINDS = (
+    "search",
+    "compare",
+    "bind",
+    "add",
+    "modify",
+    "delete",
+    "modify_dn",
+    "extended",
+    "unbind",
+    "abandon",
+)
 #: Name -> percentile, in the order of every table.
 PERCENTILES = {
     "p50": 50.0,
@@ -38,8 +44,9 @@ PERCENTILES = {
     "p99_99": 99.99,
 }
 STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
-#: Of the set-up of a stream's connections, in the whole run.
-SET_UP_METRICS = ("connect_time", "tcp_time", "tls_time", "bind_time")
+OUTAGE_STATISTICS = ("longest", "total", "share")
+#: A metric of a monitor; `increase` is what a counter rose by in the whole run.
+READING_STATISTICS = ("mean", "min", "max", "increase")
 #: Metric -> counters, as a share of others.
 _SENT = ("completed", "timed_out", "unresolved", "abandoned")
 SHARES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -52,18 +59,174 @@ SHARES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unresolved": (("unresolved",), _SENT),
     "empty": (("empty",), ("succeeded",)),
 }
-OUTAGE_STATISTICS = ("longest", "total", "share")
-#: Metrics of a stream, not of an operation.
-STREAM_METRICS = (*SET_UP_METRICS, "elapsed", "outage", "unsent")
-#: Requests of the measure phase, whatever their result, and with an unexpected one.
-COUNTS = ("completed", "failed")
-METRICS = (
-    *TIME_METRICS,
-    *STREAM_METRICS,
-    *("throughput", "goodput"),
-    *SHARES,
-    *COUNTS,
+
+
+class MetricType(NamedTuple):
+    """What the figures of a metric have in common."""
+
+    #: One of UNITS.
+    unit: str
+    about: str
+    #: Empty: it has one value.
+    statistics: tuple[str, ...] = ()
+
+
+class SubjectType(NamedTuple):
+    """What figures may be of."""
+
+    #: What stands before the metric.
+    example: str
+    metrics: Mapping[str, MetricType]
+
+
+def _metrics(
+    unit: str, statistics: tuple[str, ...] = (), **abouts: str
+) -> dict[str, MetricType]:
+    return {name: MetricType(unit, abouts[name], statistics) for name in abouts}
+
+
+_TIMES = _metrics(
+    "us",
+    STATISTICS,
+    response_time="from when a request was due to its response",
+    service_time="from when a request was sent to its response",
+    backlog_wait="how long a request that was due waited for a connection",
+    send_lag="how late the generator sent a request",
+    receive_lag="how late the generator processed a response",
+    sequence_time="from when a session was due to the response of its last step",
 )
+_SET_UP = _metrics(
+    "us",
+    STATISTICS,
+    connect_time="set-up of a connection, in the whole run",
+    tcp_time="of that: TCP",
+    tls_time="of that: TLS",
+    bind_time="of that: the bind",
+)
+_OF_STREAMS = {
+    **_SET_UP,
+    **_metrics("us", elapsed="from the stream's start to its last response"),
+    **_metrics(
+        "us",
+        OUTAGE_STATISTICS,
+        outage="time without connections, or without responses to requests that wait",
+    ),
+    **_metrics(
+        "share",
+        unsent="of arrivals: that waited for a connection when the measure phase ended",
+        loop_share="of the time of a closed stream's clients: lags of the generator",
+    ),
+}
+_COUNTS = _metrics(
+    "count",
+    completed="requests with a response",
+    failed="requests with an unexpected result",
+)
+_THROUGHPUT = _metrics("per_s", throughput="completions, whatever their result")
+_OF_OPERATIONS = {
+    **_TIMES,
+    **_THROUGHPUT,
+    **_metrics("per_s", goodput="successes"),
+    **_metrics(
+        "share",
+        errors="of the requests due: that ended otherwise than expected: failed, timed "
+        "out, unresolved or, in an open loop, dropped",
+        expected="with a result code other than success that the job expects",
+        timed_out="without a response in time",
+        unresolved="lost with their connection or at the end of the run",
+        empty="of the successful searches: that returned no entry",
+    ),
+    **_COUNTS,
+}
+TIME_METRICS, SET_UP_METRICS = tuple(_TIMES), tuple(_SET_UP)
+#: Metrics of a stream, not of an operation.
+STREAM_METRICS = tuple(_OF_STREAMS)
+#: Requests of the measure phase, whatever their result, and with an unexpected one.
+COUNTS = tuple(_COUNTS)
+METRICS = _OF_OPERATIONS | _OF_STREAMS
+_OF_MONITORS = _metrics("count", readings="", failed_readings="")
+_OF_CPUS = _metrics(
+    "us",
+    cpu_per_operation="CPU time for each operation that its servers completed",
+)
+_OF_REQUESTS = {
+    **_metrics(
+        "count",
+        sent="requests of agents in the whole run, set-ups and clean-up included",
+        counted="requests by the counts of directory monitors, less the next two",
+        control="requests of the monitor",
+        replicated="changes that suppliers sent as such requests",
+    ),
+    **_metrics("1", per_sent="counted / sent"),
+}
+_OF_AGENTS = {
+    **_THROUGHPUT,
+    **_COUNTS,
+    "response_time": _TIMES["response_time"],
+    **_metrics("1", cpu="share of its host's CPUs that were busy"),
+    **_metrics(
+        "us", cpu_per_operation="CPU time of workers for each completed request"
+    ),
+    **_metrics(
+        "share",
+        busy_share="of the workers' time",
+        highest_busy_share="of a worker's time, in the worst interval",
+        highest_run_queue_share="of an interval: a worker had to wait for a CPU",
+        highest_steal_share="of an interval: CPU time that the hypervisor took",
+        stalled_share="of the time: hiccups of 1 ms and more",
+    ),
+    **_metrics(
+        "us",
+        throttled="time in which its control group had no CPU",
+        longest_hiccup="how late a thread woke up",
+        start_error="how late it began its load",
+        clock_step="largest step of its wall clock",
+        clock_offset="its clock minus the coordinator's, at the start",
+        clock_deviation="largest change of that offset in the run",
+    ),
+    **_metrics(
+        "count",
+        clock_steps="steps of its clock against the coordinator's",
+        clock_samples="readings of the coordinator's clock",
+        intervals="intervals that it reported",
+        missing_intervals="intervals that it did not report",
+    ),
+}
+#: What figures may be of. Monitors have other metrics, too: what they read.
+SUBJECTS = {
+    "stream": SubjectType("readers.search", METRICS),
+    "directory": SubjectType("directory(replica)", _OF_MONITORS),
+    "host": SubjectType(
+        "host(supplier)",
+        _metrics("1", cpu="share of its CPUs that were busy") | _OF_CPUS | _OF_MONITORS,
+    ),
+    "process": SubjectType(
+        "process(supplier)",
+        _metrics("1", cpu="number of CPUs that it used") | _OF_CPUS | _OF_MONITORS,
+    ),
+    "entry": SubjectType("entry(supplier)", _OF_MONITORS),
+    "log": SubjectType("log(*)", _OF_MONITORS),
+    "server": SubjectType("server(supplier).search", _OF_REQUESTS),
+    "agent": SubjectType("agent(load1)", _OF_AGENTS),
+    "replication": SubjectType(
+        "replication",
+        _metrics(
+            "us", after="from the end of the load until servers were equal (`verify`)"
+        ),
+    ),
+}
+MONITORS = ("directory", "host", "process", "entry", "log")
+#: Unit of a figure -> name, for people.
+UNITS = {
+    "us": "a time",
+    "s": "a time",
+    "per_s": "a rate",
+    "share": "a share",
+    "1": "a number or a share",
+    "count": "a number",
+    "bytes": "a size",
+    "bytes_per_s": "a size per second",
+}
 #: Hold for every operation or stream for which the job has none of the same metric and
 #: statistic.
 DEFAULT_THRESHOLDS = (
@@ -87,34 +250,6 @@ PARTS = {
 #: Metrics that intervals have: of times, percentiles.
 OF_INTERVALS = ("response_time", "service_time", "throughput", "errors")
 EXAMPLE = "readers.search.response_time.p99 < 5ms"
-#: Requests that servers count by themselves.
-COUNTED_KINDS = (
-    "search",
-    "compare",
-    "bind",
-    "add",
-    "modify",
-    "delete",
-    "modify_dn",
-    "extended",
-    "unbind",
-    "abandon",
-)
-#: Statistic of a reading -> name in MetricSummary.
-READING_STATISTICS = {"mean": "mean", "min": "lowest", "max": "highest"}
-#: What reads servers and hosts.
-_MONITORS = ("directory", "host", "process")
-#: Metrics that are computed from the CPU times of a host or a process -> unit.
-CPU_METRICS = {"cpu": "1", "cpu_per_operation": "s"}
-#: Unit of a server's figure, as in result.json -> name, for people.
-UNIT_NAMES = {
-    "1": "a number or a share",
-    "s": "a time",
-    "per_s": "a rate",
-    "bytes": "a size",
-    "bytes_per_s": "a size per second",
-}
-
 #: For `ldapslam describe`.
 _DEFAULTS = "".join(f"\n    {text}" for text in DEFAULT_THRESHOLDS)
 NOTATION = f"""\
@@ -126,45 +261,16 @@ NOTATION = f"""\
     readers.*.connect_time.p95 < 20ms
     imports.*.elapsed < 60s
 
-What must hold in the measure phase for the verdict PASS. '*' stands for every
-stream, or every operation; each that matches must meet the threshold, and the
-value shown is the worst of them. Stream and operation may be left out, and
-response_time before its statistic: search.p99 < 5ms, errors < 1%. Unbind and
-abandon have no response and no times. In a threshold on a time, failures,
-dropped arrivals and requests without a response count as above every time. A
-threshold is met, or missed, when it is so over the whole range of what the
-figure may be: its 95% confidence interval, and best and worst case of what the
-generator is to blame for. Otherwise the run is INVALID. These hold unless the
-job sets its own, for the same metric and statistic and without `for`,
-`per server` or `per agent`, which leave them in force:
+What must hold in the measure phase for the verdict PASS. `ldapslam describe
+figures` has the names. Each figure of a name must meet the threshold; the value
+shown is the worst of them. Unbind and abandon have no response and no times. In
+a threshold on a time, failures, dropped arrivals and requests without response
+count as above every time. A threshold is met, or missed, when it is so over the
+whole range of what the figure may be: its 95% confidence interval, and best and
+worst case of what the generator is to blame for. Otherwise the run is INVALID.
+These hold unless the job sets its own, for the same metric and statistic and
+without `for`, `per server` or `per agent`, which leave them in force:
 {_DEFAULTS}
-
-    times, with a statistic   {", ".join(TIME_METRICS[:3])},
-                              {", ".join(TIME_METRICS[3:])}
-    set-up of connections,    {", ".join(SET_UP_METRICS)}:
-    with a statistic          of a stream, in the whole run; operation '*'
-    statistics                {", ".join(STATISTICS)};
-                              p99.9 and p99.99 as well
-    elapsed                   from the stream's start to its last response;
-                              operation '*'
-    outage, with a statistic  {", ".join(OUTAGE_STATISTICS)}: time without
-                              connections, or without any response to requests
-                              that wait; of a stream, operation '*'
-    unsent                    share of an open stream's arrivals that waited
-                              for a connection when the measure phase ended;
-                              operation '*'
-    throughput                completions per second, whatever their result
-    goodput                   successes per second
-    completed, failed         requests of the measure phase
-    errors                    share of the requests due that ended otherwise
-                              than expected: failed, timed out, unresolved or,
-                              in an open loop, dropped
-    empty                     share of the successful searches that returned no
-                              entry
-    expected                  share that ended with a result code other than
-                              success that the job expects
-    timed_out, unresolved     share that had no response
-    comparisons               {", ".join(COMPARISONS)}
 
     search.p99 per server < 5ms
     search.p99 < 5ms for 10s
@@ -184,32 +290,51 @@ run ends early then. Of times, upper limits of percentiles.
     server.search.per_sent < 1.01
     replication.after < 30s
 
-Of servers, each of which must meet it:
-
-    directory(ROLE).METRIC    what the job's monitors read in the measure phase
-    host(ROLE).METRIC         of each server of the role: METRIC as in the
-    process(ROLE).METRIC      report, with .mean (without a statistic), .min or
-                              .max; a counter's is its rate
-    cpu                       METRIC of a host: the share of its CPUs that were
-                              busy; of a process: the number of CPUs it used
-    cpu_per_operation         METRIC of a host or a process: its CPU time for
-                              each operation of the run that its servers
-                              completed
-    server.KIND.per_sent      requests that servers have counted in the whole
-                              run, for each that agents have sent; KIND is one
-                              of {", ".join(COUNTED_KINDS[:6])},
-                              {", ".join(COUNTED_KINDS[6:])}
-    replication.after         from the end of the load until all servers were
-                              equal (`verify`)
-
-The value is a number, a percentage, a duration, a rate, a size, or a size per
-second: 10MB/s. What could not be read is never met.
+The comparison is one of {", ".join(COMPARISONS)}. The value is a number, a
+percentage, a duration, a rate, a size, or a size per second: 10MB/s. What could
+not be read is never met.
 
     host(supplier).cpu < 95% for 30s
 
-`for`, after a METRIC without a statistic: it is missed when reading after
-reading of the measure phase misses it for so long.
+`for`, after what a monitor reads, without a statistic: it is missed when
+reading after reading of the measure phase misses it for so long.
 """
+
+
+def figure_rows() -> Iterator[tuple[str, str, str]]:
+    """Yield the name of a figure of each metric, its unit, and what it is."""
+    for subject in SUBJECTS.values():
+        for name, metric in subject.metrics.items():
+            place = "readers.*" if name in STREAM_METRICS else subject.example
+            is_time = metric.statistics == STATISTICS
+            statistic = ("p99",) if is_time else metric.statistics[:1]
+            if name not in _OF_MONITORS:
+                yield ".".join((place, name, *statistic)), metric.unit, metric.about
+
+
+#: What names of figures are made of, and all of them, for `ldapslam describe`.
+FIGURE_NAMES = f"""\
+    subject.metric[.statistic]
+
+The figures of a run, as thresholds, the columns of studies and result.json name
+them. A subject is a stream and its operation, or '*' for the whole stream; in
+brackets are a role or a server's URI, or an agent. '*' stands for every name;
+a name that is left out, too: search.p99 (of response times), errors, host.cpu.
+But agent(*).throughput has brackets: a stream may have any name. 'A + B' are
+servers that streams have in common. Figures are of the measure phase, if
+nothing else is said. Times have the statistics
+{", ".join(STATISTICS)}, p99.9 and p99.99
+as well; an outage {", ".join(OUTAGE_STATISTICS)}.
+
+Monitors of the job read the subjects {", ".join(MONITORS[:-1])}
+and {MONITORS[-1]}: directory(replica).newest_change_age.max. These have counts of
+readings and failed_readings, and each metric that is read, with .mean (without
+a statistic), .min, .max or .increase. The mean of a counter is its rate.
+"""
+FIGURES_NOTATION = FIGURE_NAMES + "".join(
+    f"\n    {name} ({unit})\n" + indent(fill(about, 70), " " * 8)
+    for name, unit, about in figure_rows()
+)
 
 #: What is compared may have anything in brackets.
 _FORM = re.compile(
@@ -218,133 +343,86 @@ _FORM = re.compile(
 _LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
 _HOLD = re.compile(r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?", re.DOTALL)
 _PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
-_READING = re.compile(r"(\w+)\(([^)]*)\)\.(\w+(?:\[[^\]]*\])?)(?:\.(\w+))?", re.ASCII)
-_PER_SENT = re.compile(rf"server\.({'|'.join(COUNTED_KINDS)})\.per_sent")
+_SUBJECT = re.compile(r"(\w+)(?:\((.*?)\))?\.(.+)", re.ASCII | re.DOTALL)
+#: An attribute may be an OID.
+_METRIC = re.compile(
+    r"((?:\d+(?:\.\d+)+|[\w;-]+)(?:\[.*\])?)(?:\.(\w+))?", re.ASCII | re.DOTALL
+)
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
-    """What a threshold is about: a figure of some operations, or of some streams."""
+class FigureName:
+    """The name of one figure, or of several."""
 
-    #: Name of a stream, or '*'.
-    stream: str
-    #: Name of an operation, or '*'.
-    operation: str
+    #: One of SUBJECTS.
+    kind: str = "stream"
+    #: A stream, a role or a server's URI, a group of servers, an agent; or '*'.
+    subject: str = "*"
+    #: An operation, or a kind of requests; or '*'.
+    part: str = "*"
     metric: str
     #: None for metrics with one value.
-    statistic: str | None
+    statistic: str | None = None
 
     @property
-    def unit(self) -> str:
-        """Unit of evaluated values: 'us', 'per_s', 'share' or '1'."""
-        return unit_of(self.metric, self.statistic)
+    def is_of_stream(self) -> bool:
+        """Whether it is of operations or streams."""
+        return self.kind == "stream"
 
-    def matches(self, stream: str, operation: str) -> bool:
-        return self.stream in ("*", stream) and self.operation in ("*", operation)
+    @property
+    def unit(self) -> str | None:
+        """One of UNITS; None: only a run knows it."""
+        known = SUBJECTS[self.kind].metrics.get(self.metric)
+        if known is None:
+            return None
+        return "share" if self.statistic == "share" else known.unit
+
+    def matches(self, subject: str, part: str) -> bool:
+        return self.subject in ("*", subject) and self.part in ("*", part)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limit:
-    """What a threshold compares its figure with."""
+class Threshold(FigureName):
+    """One parsed threshold."""
 
     expression: str
     comparison: str
-    #: In the figure's unit.
     limit: float
+    #: One of UNITS.
+    limit_unit: str
     #: Missed only when interval after interval, or reading after reading, misses it for
     #: this time; 0: it is about the measure phase as a whole.
     hold_ns: int = 0
-
-    def holds(self, value: float) -> bool:
-        """Does a figure, in its unit, meet the limit?"""
-        return COMPARISONS[self.comparison](value, self.limit)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Threshold(Subject, Limit):
-    """One parsed threshold on a figure of operations or streams."""
-
     #: 'server' or 'agent': each of them must meet it by itself; empty: all together.
     per: str = ""
     #: The run ends when it is missed.
     aborts: bool = False
 
+    def holds(self, value: float) -> bool:
+        """Does a figure, in its unit, meet the limit?"""
+        return COMPARISONS[self.comparison](value, self.limit)
+
     def format(self, value: float | None) -> str:
-        """An evaluated value with its unit, for people."""
+        """A value with its unit, for people."""
         if value is None:
             return "no data"
-        if self.unit == "share":
-            return f"{value * 100:.4g}%"
-        if self.unit == "per_s":
-            return f"{value:,.1f}/s"
-        if self.unit == "1":
-            return f"{value:,.0f}"
-        return format_time(value / 1e6, self.expression)
+        match self.limit_unit:
+            case "us" | "s":
+                value_s = value / 1e6 if self.limit_unit == "us" else value
+                return _format_time(value_s, self.expression)
+            case "per_s":
+                return f"{value:,.1f}/s"
+            case "bytes" | "bytes_per_s":
+                per = "/s" if self.limit_unit == "bytes_per_s" else ""
+                return f"{units.format_size(round(value))}{per}"
+            case "count":
+                return f"{value:,.0f}"
+        is_share = self.limit_unit == "share" or "%" in self.expression
+        return f"{value * 100:.4g}%" if is_share else f"{value:,.4g}"
 
 
-@dataclass(frozen=True)
-class MonitorReading:
-    """What monitors read of each server of a role."""
-
-    monitor: str
-    role: str
-    metric: str
-    statistic: str
-
-    @property
-    def is_of_cpu(self) -> bool:
-        """Whether it is computed from CPU times."""
-        return self.monitor != "directory" and self.metric in CPU_METRICS
-
-    @property
-    def unit(self) -> str | None:
-        """One of UNIT_NAMES; None: only the run knows it."""
-        return CPU_METRICS[self.metric] if self.is_of_cpu else None
-
-
-@dataclass(frozen=True)
-class CountedRequests:
-    """Requests of a kind that servers counted, for each that agents sent."""
-
-    kind: str
-    unit: str = "1"
-
-
-@dataclass(frozen=True)
-class Convergence:
-    """The time from the end of the load until all servers were equal."""
-
-    unit: str = "s"
-
-
-ServerFigure: TypeAlias = MonitorReading | CountedRequests | Convergence
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerThreshold(Limit):
-    """One parsed threshold on a figure of servers."""
-
-    figure: ServerFigure
-    #: One of UNIT_NAMES.
-    unit: str
-
-    def format(self, value: float) -> str:
-        """A value with its unit, for people."""
-        if self.unit == "s":
-            return format_time(value, self.expression)
-        if self.unit == "per_s":
-            return f"{value:,.1f}/s"
-        if self.unit.startswith("bytes"):
-            per = "/s" if self.unit == "bytes_per_s" else ""
-            return f"{units.format_size(round(value))}{per}"
-        return f"{value * 100:.4g}%" if "%" in self.expression else f"{value:,.4g}"
-
-
-Criterion: TypeAlias = Threshold | ServerThreshold
-
-
-def format_time(value_s: float, expression: str) -> str:
+def _format_time(value_s: float, expression: str) -> str:
     """In the unit of the threshold's limit; longer ones than s in s."""
     match = _LIMIT_UNIT.search(expression)
     unit = match[1] if match else "s"
@@ -353,96 +431,56 @@ def format_time(value_s: float, expression: str) -> str:
     return f"{value:,.{digits}f}{unit}"
 
 
-def parse_criterion(text: str) -> Criterion:
+def parse_threshold(text: str) -> Threshold:
     """The threshold of a text; a Fault says which part is wrong."""
     about, comparison, value = _parts_of(text)
     try:
-        figure = _server_figure(about)
-        if figure is None:
-            return _threshold(text, about, comparison, value)
-        return _server_threshold(text, figure, comparison, value)
+        about, per = _divided(about)
+        value, hold_ns, aborts = _held(value)
+        name = parse_name(about)
+        limit, unit = _limit(name, value)
+        threshold = Threshold(
+            **vars(name),
+            expression=text.strip(),
+            comparison=comparison,
+            limit=limit,
+            limit_unit=unit,
+            per=per,
+            hold_ns=hold_ns,
+            aborts=aborts,
+        )
+        _check_per(threshold)
+        _check_hold(threshold)
     except Fault as fault:
         raise _wrong(text, fault.reason, fault.hint) from fault
-
-
-def _threshold(text: str, about: str, comparison: str, value: str) -> Threshold:
-    about, per = _divided(about)
-    value, hold_ns, aborts = _held(value)
-    subject = parse_subject(about)
-    threshold = Threshold(
-        **vars(subject),
-        expression=text.strip(),
-        comparison=comparison,
-        limit=_limit(subject.unit, value),
-        per=per,
-        hold_ns=hold_ns,
-        aborts=aborts,
-    )
-    _check_per(threshold)
-    _check_hold(threshold)
     return threshold
 
 
-def _server_threshold(
-    text: str, figure: ServerFigure, comparison: str, value: str
-) -> ServerThreshold:
-    value, hold_ns, aborts = _held(value)
-    if aborts:
-        hint = f"write {text.partition(',')[0].strip()!r}"
-        raise Fault("`abort` is only for figures of operations", hint)
-    if hold_ns and not (
-        isinstance(figure, MonitorReading) and figure.statistic == "mean"
-    ):
+def _limit(name: FigureName, text: str) -> tuple[float, str]:
+    """Return what a figure is compared with, and its unit."""
+    match name.unit:
+        case "us":
+            return units.parse_duration(text) / 1000, "us"
+        case "per_s":
+            return units.parse_rate(text).per_s, "per_s"
+        case "share":
+            return units.parse_ratio(text), "share"
+        case "count":
+            if not re.fullmatch(r"\d+", text, re.ASCII):
+                raise Fault(f"{got(text)} is not a number of requests", "such as 1000")
+            return float(text), "count"
+    limit, unit = _quantity(text)
+    if name.unit not in (None, unit):
+        known = UNITS[name.unit or ""]
         raise Fault(
-            "`for` is for figures of operations, or a reading without a statistic",
-            "leave `for` out: it is about the whole measure phase then",
-        )
-    limit, unit = _quantity(value)
-    if figure.unit not in (None, unit):
-        known = UNIT_NAMES[figure.unit or ""]
-        raise Fault(
-            f"it is {known}, and {got(value)} is {UNIT_NAMES[unit]}",
+            f"it is {known}, and {got(text)} is {UNITS[unit]}",
             f"compare it with {known}",
         )
-    return ServerThreshold(
-        expression=text.strip(),
-        figure=figure,
-        comparison=comparison,
-        limit=limit,
-        unit=unit,
-        hold_ns=hold_ns,
-    )
-
-
-def _server_figure(text: str) -> ServerFigure | None:
-    """The figure that a text names; None: it is one of operations or streams."""
-    if text == "replication.after":
-        return Convergence()
-    if counted := _PER_SENT.fullmatch(text):
-        return CountedRequests(counted[1])
-    match = _READING.fullmatch(text)
-    if match is None and text.partition("(")[0] not in _MONITORS:
-        return None
-    if match is None:
-        raise Fault(
-            f"{got(text)} does not name what is read of a role",
-            "such as 'directory(supplier).threads_active.max'",
-        )
-    monitor, role, metric, statistic = match.groups(default="mean")
-    if monitor not in _MONITORS:
-        hint = did_you_mean(monitor, _MONITORS, "monitors")
-        raise Fault(f"unknown monitor {monitor!r}", hint)
-    if statistic not in READING_STATISTICS:
-        hint = did_you_mean(statistic, READING_STATISTICS, "statistics")
-        raise Fault(f"unknown statistic {statistic!r}", hint)
-    reading = MonitorReading(monitor, role, metric, statistic)
-    if reading.is_of_cpu and statistic != "mean":
-        raise Fault(f"{metric} has a mean only", f"write '{monitor}({role}).{metric}'")
-    return reading
+    return limit, unit
 
 
 def _quantity(text: str) -> tuple[float, str]:
-    """Return a limit of a server's figure, and its unit."""
+    """Return a limit of what a monitor reads, and its unit."""
     if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII):
         return float(text), "1"
     if text.endswith("%"):
@@ -497,7 +535,7 @@ def _held(value: str) -> tuple[str, int, bool]:
 
 
 def _check_per(one: Threshold) -> None:
-    if one.per and one.metric not in PARTS[one.per]:
+    if one.per and (not one.is_of_stream or one.metric not in PARTS[one.per]):
         hint = f"per {one.per}: {', '.join(PARTS[one.per])}"
         raise Fault(f"{one.metric} is not known per {one.per}", hint)
     is_time = one.metric in TIME_METRICS
@@ -513,6 +551,17 @@ def _check_hold(one: Threshold) -> None:
         return
     if one.per:
         raise Fault(f"'for' does not go with 'per {one.per}'", "write two thresholds")
+    if not one.is_of_stream:
+        if one.aborts:
+            hint = f"write {one.expression.partition(',')[0].strip()!r}"
+            raise Fault("`abort` is only for figures of operations", hint)
+        is_read = one.metric == "cpu" or one.statistic == "mean"
+        if one.kind not in MONITORS or not is_read:
+            raise Fault(
+                "`for` is for figures of operations, or a reading without a statistic",
+                "leave `for` out: it is about the whole measure phase then",
+            )
+        return
     if one.metric not in OF_INTERVALS:
         hint = f"with 'for': {', '.join(OF_INTERVALS)}"
         raise Fault(f"intervals have no {one.metric}", hint)
@@ -527,70 +576,96 @@ def _is_upper_of_percentile(one: Threshold) -> bool:
     return one.statistic in PERCENTILES and one.comparison.startswith("<")
 
 
-def parse_subject(text: str) -> Subject:
-    """What stands before the comparison; a Fault says which part is wrong."""
-    stream, operation, metric, *statistic = _whole(text)
-    for name in (stream, operation):
-        if not _NAME.fullmatch(name):
-            raise Fault(f"{got(name)} is not a name")
-    if metric not in METRICS:
-        hint = did_you_mean(metric, METRICS, "metrics")
-        if re.fullmatch(r"p\d+(_\d+)?", metric):
-            hint = _known(STATISTICS)
+def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
+    """Return the name in a text; a Fault says which part is wrong. `has_any_names`: it
+    is of a result, where a Python class may give an operation any name."""
+    match = _SUBJECT.fullmatch(text)
+    if match is None:
+        return _stream_name(text, has_any_names)
+    kind, subject, rest = match.groups()
+    metrics = SUBJECTS[kind].metrics if kind in SUBJECTS else {}
+    is_of_kind = rest.rpartition(".")[2] in metrics.keys() - METRICS
+    if (subject is None and not is_of_kind) or (has_any_names and not metrics):
+        # a stream, or an operation, may have the name of a kind
+        return _stream_name(text, has_any_names)
+    if not metrics or kind == "stream":
+        hint = did_you_mean(kind, [one for one in SUBJECTS if one != "stream"])
+        raise Fault(f"unknown subject {kind!r}", hint)
+    part = "*"
+    if kind == "server":
+        part, _, rest = rest.rpartition(".")
+        if part not in ("*", *COUNTED_KINDS):
+            hint = did_you_mean(part, COUNTED_KINDS, "kinds")
+            raise Fault(f"unknown kind of requests {part!r}", hint)
+    found = _METRIC.fullmatch(rest)
+    metric, statistic = found.groups() if found else (rest, None)
+    if found is None or (metric not in metrics and kind not in MONITORS):
+        hint = did_you_mean(metric, metrics, "metrics")
         raise Fault(f"unknown metric {metric!r}", hint)
-    if metric in STREAM_METRICS and operation != "*":
-        raise Fault(
-            f"{metric} is a metric of the stream, not of {operation!r}",
-            f"write {stream}.*.{'.'.join((metric, *statistic))}",
-        )
-    statistics = OUTAGE_STATISTICS if metric == "outage" else STATISTICS
-    if metric not in (*TIME_METRICS, *SET_UP_METRICS, "outage"):
-        if statistic:
-            raise Fault(f"{metric} has no statistic {'.'.join(statistic)!r}")
-    elif len(statistic) != 1:
-        raise Fault(f"{metric} needs one statistic", _known(statistics))
-    elif statistic[0] not in statistics:
-        # another percentile is not near enough to be meant
-        raise Fault(f"unknown statistic {statistic[0]!r}", _known(statistics))
-    return Subject(
-        stream=stream,
-        operation=operation,
+    if metric in metrics:
+        statistics = metrics[metric].statistics
+    else:
+        statistics, statistic = READING_STATISTICS, statistic or "mean"
+    return FigureName(
+        kind=kind,
+        subject="*" if subject is None else subject,
+        part=part,
         metric=metric,
-        statistic=statistic[0] if statistic else None,
+        statistic=_checked_statistic(metric, statistic, statistics),
     )
 
 
-def _whole(text: str) -> list[str]:
-    """Stream, operation, metric and statistics of a subject, of which the first may be
-    left out, and `response_time` before its statistic."""
-    parts = text.split(".")
-    if re.fullmatch(r"p\d+_\d+", "_".join(parts[-2:])):  # p99.9, as reports have it
-        parts[-2:] = ["_".join(parts[-2:])]
-    if len(parts) > 2 and parts[2] in METRICS:
-        return parts
-    names, tail = list(parts), []
-    of_outage = names[-2:-1] == ["outage"] and names[-1] in OUTAGE_STATISTICS
-    if names[-1] in STATISTICS or of_outage:
-        tail = [names.pop()]
+def _stream_name(text: str, has_any_names: bool) -> FigureName:
+    """Return a name of which the first parts may be left out, and `response_time`."""
+    names = text.split(".")
+    if re.fullmatch(r"p\d+_\d+", "_".join(names[-2:])):  # p99.9, as reports have it
+        names[-2:] = ["_".join(names[-2:])]
+    last, before = names[-1], "".join(names[-2:-1])
+    metric, statistic = "", None
+    if last in STATISTICS or (before in METRICS and last not in METRICS):
+        metric, statistic = "response_time", names.pop()
     if names and names[-1] in METRICS:
-        tail.insert(0, names.pop())
-    elif tail:
-        tail.insert(0, "response_time")
-    elif len(parts) > 2:
-        return parts
-    elif len(parts) == 1 and re.fullmatch(r"p\d+(_\d+)?", parts[0]):
-        raise Fault(f"unknown statistic {parts[-1]!r}", _known(STATISTICS))
-    else:
-        problem = f"{text!r} does not name a stream, operation and metric"
-        hint = did_you_mean(parts[-1], METRICS, "metrics")
-        if parts[1:] == ["cpu"]:
-            hint = f"write 'host({parts[0]}).cpu' or 'process({parts[0]}).cpu'"
-        raise Fault(problem, hint)
-    if tail[0] in STREAM_METRICS and len(names) == 1:
-        names.append("*")
+        metric = names.pop()
+    if has_any_names:
+        names[1:] = [".".join(names[1:])]
     if len(names) > 2:
-        return parts
-    return ["*"] * (2 - len(names)) + names + tail
+        hint = did_you_mean(names[2], METRICS, "metrics")
+        raise Fault(f"unknown metric {names[2]!r}", hint)
+    if not metric and re.fullmatch(r"p\d+(_\d+)?", text):
+        raise Fault(f"unknown statistic {text!r}", _known(STATISTICS))
+    if not metric:
+        problem = f"{text!r} does not name a stream, operation and metric"
+        hint = did_you_mean(last, METRICS, "metrics")
+        if last == "cpu":
+            hint = f"write 'host({before}).cpu' or 'process({before}).cpu'"
+        raise Fault(problem, hint)
+    if metric in STREAM_METRICS and len(names) == 1:
+        names.append("*")
+    subject, part = ["*"] * (2 - len(names)) + names
+    for name in (subject, part):
+        if not has_any_names and not _NAME.fullmatch(name):
+            raise Fault(f"{got(name)} is not a name")
+    if metric in STREAM_METRICS and part != "*" and not has_any_names:
+        raise Fault(
+            f"{metric} is a metric of the stream, not of {part!r}",
+            f"write {subject}.*.{'.'.join(filter(None, (metric, statistic)))}",
+        )
+    statistic = _checked_statistic(metric, statistic, METRICS[metric].statistics)
+    return FigureName(subject=subject, part=part, metric=metric, statistic=statistic)
+
+
+def _checked_statistic(
+    metric: str, statistic: str | None, known: Sequence[str]
+) -> str | None:
+    """Return the statistic, if the metric has it; Fault."""
+    if known and statistic is None:
+        raise Fault(f"{metric} needs one statistic", _known(known))
+    if known and statistic not in known:
+        # another percentile is not near enough to be meant
+        raise Fault(f"unknown statistic {statistic!r}", _known(known))
+    if statistic is not None and not known:
+        raise Fault(f"{metric} has no statistic {statistic!r}")
+    return statistic
 
 
 def share_of(metric: str, counts: Mapping[str, Any]) -> float | None:
@@ -599,27 +674,6 @@ def share_of(metric: str, counts: Mapping[str, Any]) -> float | None:
         sum(counts.get(name, 0) for name in names) for names in SHARES[metric]
     )
     return some / every if every else None
-
-
-def _limit(unit: str, value: str) -> float:
-    if unit == "us":
-        return units.parse_duration(value) / 1000
-    if unit == "per_s":
-        return units.parse_rate(value).per_s
-    if unit == "1":
-        if not re.fullmatch(r"\d+", value, re.ASCII):
-            raise Fault(f"{got(value)} is not a number of requests", "such as 1000")
-        return float(value)
-    return units.parse_ratio(value)
-
-
-def unit_of(metric: str, statistic: str | None) -> str:
-    """Return the unit of a figure's value: 'us', 'per_s', 'share' or '1'."""
-    if metric in COUNTS:
-        return "1"
-    if metric in (*SHARES, "unsent") or statistic == "share":
-        return "share"
-    return "per_s" if metric in ("throughput", "goodput") else "us"
 
 
 def _known(words: Iterable[str]) -> str:

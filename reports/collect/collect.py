@@ -27,7 +27,7 @@ from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
 from ldapslam.base.causes import FAILURE_CAUSES
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
-from ldapslam.jobs.fields.thresholds import Threshold, parse_criterion
+from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
@@ -112,10 +112,12 @@ class _Collector:
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        criteria = map(parse_criterion, part.run.plan.thresholds)
-        thresholds = [one for one in criteria if isinstance(one, Threshold)]
+        thresholds = map(parse_threshold, part.run.plan.thresholds)
         self._timeline = TimelineBuilder(
-            part.plan, part.run.agents, part.ended, thresholds
+            part.plan,
+            part.run.agents,
+            part.ended,
+            [one for one in thresholds if one.is_of_stream],
         )
         self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
         self._batches = part.plan.batches(BATCHES)

@@ -31,9 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.base.arrays import Floats
-from ldapslam.jobs.fields.thresholds import MonitorReading, ServerThreshold
+from ldapslam.jobs.fields.thresholds import MONITORS, Threshold
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
-from ldapslam.reports.uncertainty import Estimate
 from ldapslam.results.facts import MonitorFacts
 from ldapslam.results.records import (
     STARTED,
@@ -108,13 +107,18 @@ class MonitorSummary:
     metrics: tuple[MetricSummary, ...]
     #: By the expression of a threshold with `for`, where the phase has what it reads.
     stretches: Mapping[str, Stretch]
-    #: None without CPU times; reports/rules/server_range.py computes it, from the
-    #: operations at the monitor's servers.
-    cpu_per_operation_us: Estimate | None = None
 
     @property
     def means(self) -> dict[str, float | None]:
         return {each.metric.name: each.mean for each in self.metrics}
+
+
+def subjects_of(name: str, facts: MonitorFacts) -> tuple[str, ...]:
+    """Return what the figures of a monitor are of: the URIs of its servers; itself, of
+    an entry or a log; nothing, of a kind that is not known."""
+    if facts.kind not in ("directory", "host", "process"):
+        return (name,) * (facts.kind in MONITORS)
+    return tuple(dict.fromkeys(uri for uris in facts.serves.values() for uri in uris))
 
 
 #: CPU times of a host in which no CPU was busy.
@@ -132,7 +136,7 @@ def cpu_seconds(means: Mapping[str, float | None]) -> tuple[float, float]:
 def telemetry(
     series: Iterable[MonitorSeries],
     measure_s: tuple[float, float] | None,
-    held: Sequence[ServerThreshold] = (),
+    held: Sequence[Threshold] = (),
 ) -> tuple[MonitorSummary, ...]:
     """Statistics of every monitor. `measure_s`: start and end of the measure phase;
     `held`: thresholds with `for`."""
@@ -143,7 +147,7 @@ def telemetry(
 def _monitor(
     series: MonitorSeries,
     measure_s: tuple[float, float] | None,
-    held: Sequence[ServerThreshold],
+    held: Sequence[Threshold],
 ) -> MonitorSummary:
     at_s = series.at_ns / NS_PER_S
     took_s = series.took_ns / NS_PER_S
@@ -186,7 +190,7 @@ def _monitor(
 
 
 def _read_for(
-    threshold: ServerThreshold,
+    threshold: Threshold,
     series: MonitorSeries,
     values: Floats,
     lengths_s: Floats,
@@ -194,30 +198,29 @@ def _read_for(
 ) -> Iterator[tuple[Floats, bool]]:
     """What a threshold is about, by reading, if this monitor reads it; and whether it
     is a rate: of the time since the reading before it, so that the first has none."""
-    reading = threshold.figure
-    assert isinstance(reading, MonitorReading), "no other has `for`"
-    facts = series.description.facts
-    if facts.kind != reading.monitor or reading.role not in facts.serves:
+    name, facts = series.description.name, series.description.facts
+    names = {"*", *subjects_of(name, facts), *facts.serves}
+    if facts.kind != threshold.kind or threshold.subject not in names:
         return
     rates = {}
     for column, metric in enumerate(series.description.metrics):
-        is_it = metric.name == reading.metric
+        is_it = metric.name == threshold.metric
         if is_it and metric.kind == "gauge":
             yield values[:, column], False
-        elif is_it or (reading.metric == "cpu" and metric.name.startswith("cpu_")):
+        elif is_it or (threshold.metric == "cpu" and metric.name.startswith("cpu_")):
             rises = _rises(values[:, column], restarts)
             rates[metric.name] = np.append(np.nan, _rates(rises, lengths_s))
-    if reading.metric in rates:
-        yield rates[reading.metric], True
+    if threshold.metric in rates:
+        yield rates[threshold.metric], True
     elif rates:
         busy = np.sum([one for name, one in rates.items() if name not in _IDLE], axis=0)
         every = np.sum(list(rates.values()), axis=0)
         # a process has no idle time
-        yield busy / (1.0 if reading.monitor == "process" else every), True
+        yield busy / (1.0 if threshold.kind == "process" else every), True
 
 
 def _stretches(
-    threshold: ServerThreshold,
+    threshold: Threshold,
     at_s: Floats,
     values: Floats,
     is_rate: bool,

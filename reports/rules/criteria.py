@@ -24,13 +24,12 @@ from ldapslam.jobs.fields.thresholds import (
     DEFAULT_THRESHOLDS,
     PERCENTILES,
     SHARES,
-    Criterion,
-    ServerThreshold,
+    UNITS,
     Threshold,
-    parse_criterion,
+    parse_threshold,
     samples_needed,
 )
-from ldapslam.reports.collect.telemetry import Stretch
+from ldapslam.reports.collect.telemetry import subjects_of
 from ldapslam.reports.collect.timeline import NS_PER_S, IntervalState
 from ldapslam.reports.collect.totals import OperationTotals, ServerTotals
 from ldapslam.reports.distribution import us_of
@@ -43,7 +42,6 @@ from ldapslam.reports.rules.operation_range import (
     Outcome,
     sooner,
 )
-from ldapslam.reports.rules.server_range import judge_servers, stretches
 from ldapslam.reports.uncertainty import share_interval
 from ldapslam.results.histogram import Histogram
 
@@ -82,21 +80,20 @@ def judge_thresholds(
 ) -> tuple[ThresholdResult, ...]:
     """Judge the job's thresholds and the default thresholds by the figures of the run;
     `blamed`: rules about the generator that fail."""
-    own = [parse_criterion(text) for text in expressions]
+    own = [parse_threshold(text) for text in expressions]
     results = [
-        _judge_servers(one, evidence, blamed)
-        if isinstance(one, ServerThreshold)
-        else _judge(one, matching(one, figures), evidence, blamed, is_default=False)
+        _judge(
+            one,
+            [*matching(one, figures), *_unread(one, figures)],
+            evidence,
+            blamed,
+            is_default=False,
+        )
         for one in own
     ]
     # what is dropped is of no server, and a time is not the phase
-    plain = [
-        one
-        for one in own
-        if isinstance(one, Threshold) and not one.hold_ns and not one.per
-    ]
-    for one in map(parse_criterion, DEFAULT_THRESHOLDS):
-        assert isinstance(one, Threshold), "none is of servers"
+    plain = [one for one in own if one.is_of_stream and not one.hold_ns and not one.per]
+    for one in map(parse_threshold, DEFAULT_THRESHOLDS):
         others = [
             each
             for each in plain
@@ -108,7 +105,7 @@ def judge_thresholds(
             if not any(each.matches(*figure.place) for each in others)
             and figure.value is not None
             # what a log has searched for in vain may be missing here, too
-            and not (one.metric == "empty" and evidence.is_replay(figure.stream))
+            and not (one.metric == "empty" and evidence.is_replay(figure.subject))
         ]
         if judged:
             results.append(_judge(one, judged, evidence, blamed, is_default=True))
@@ -131,7 +128,9 @@ def _judge(
     found: dict[str, Judged] = {}
     for figure in figures:
         of = figure.title
-        if threshold.hold_ns:
+        if not threshold.is_of_stream:
+            found[of] = _judge_server(threshold, figure, evidence, blamed)
+        elif threshold.hold_ns:
             found[of] = _judge_hold(threshold, figure.place, evidence, blamed)
         elif threshold.per:
             for part, judged in _by_part(threshold, figure, evidence, blamed):
@@ -144,8 +143,10 @@ def _judge(
     # of a time, the longest is the worst
     is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
     of = _worst(found, is_upper=is_upper)
-    is_one_of_many = "*" in (threshold.stream, threshold.operation)
-    is_named = (is_one_of_many and of != threshold.stream) or bool(threshold.per)
+    is_one_of_many = "*" in (threshold.subject, threshold.part)
+    is_named = of != threshold.subject and (
+        is_one_of_many or bool(threshold.per) or not threshold.is_of_stream
+    )
     others = {
         name: one
         for name, one in found.items()
@@ -275,7 +276,7 @@ def _judge_hold(
     )
 
 
-def _by_stretch(threshold: Criterion, missed_s: float, at_most_s: float) -> Judged:
+def _by_stretch(threshold: Threshold, missed_s: float, at_most_s: float) -> Judged:
     """Judge a threshold with `for` by how long it was, and may have been, missed."""
     hold_s = threshold.hold_ns / NS_PER_S
     shown = f"missed for {missed_s:.4g} s at a stretch"
@@ -318,26 +319,68 @@ def _longest_s(
     return longest_ns / NS_PER_S
 
 
-def _judge_servers(
-    threshold: ServerThreshold, evidence: Evidence, blamed: frozenset[str]
-) -> ThresholdResult:
+def _unread(threshold: Threshold, figures: Sequence[Figure]) -> list[Figure]:
+    """Return a figure without a value for each server of the role that lacks what a
+    threshold is about, or one for the role if nothing is known of it."""
+    if threshold.is_of_stream:
+        return []
+    kind, metric, subject = threshold.kind, threshold.metric, threshold.subject
+    known = {one.subject for one in matching(threshold, figures)}
+    lacking = {
+        one.subject
+        for one in figures
+        if {one.kind, kind} <= {"directory", "host", "process"}
+        and subject in ("*" * (one.kind == kind), one.subject, *one.roles)
+    }
+    needs = f"readings of {metric} of the {kind} of {subject}"
+    return [
+        Figure(name, "*", metric, threshold.statistic, None, needs=needs, kind=kind)
+        for name in sorted(lacking - known) or [""] * (not known)
+    ]
+
+
+def _judge_server(
+    threshold: Threshold, figure: Figure, evidence: Evidence, blamed: frozenset[str]
+) -> Judged:
+    """Judge a figure that is not of streams or operations by what it may be."""
+    if figure.value is None or figure.unit != threshold.limit_unit:
+        detail = f"needs {figure.needs}"
+        if figure.value is not None:
+            unit, limit_unit = UNITS[figure.unit], UNITS[threshold.limit_unit]
+            detail = f"it is {unit}, and is compared with {limit_unit}"
+        return Judged(Outcome.UNCERTAIN, None, "n/a", "", detail)
     if threshold.hold_ns:
-        judged = {
-            server: _judge_readings(threshold, found)
-            for server, found in stretches(threshold, evidence)
-        }
-    else:
-        judged = judge_servers(threshold, evidence, blamed)
-    is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
-    server = _worst(judged, is_upper=is_upper)
-    return _result(threshold, judged[server], server, False)
+        return _judge_readings(threshold, figure, evidence)
+    low, high = figure.interval[1:] if figure.interval else (figure.value,) * 2
+    detail, remedy = "", LONGER
+    if blamed and figure.metric == "cpu_per_operation":
+        # what agents completed is a part of it
+        low, high = 0.0, math.inf
+        detail, remedy = "the generator was at fault", sooner(evidence)
+    shown, text = threshold.format(figure.value), ""
+    if low < high:
+        upper = "any" if math.isinf(high) else threshold.format(high)
+        text = f"{threshold.format(low)} to {upper}"
+    met = {threshold.holds(end) for end in (low, high)}
+    if len(met) == 1:
+        outcome = Outcome.MET if met == {True} else Outcome.MISSED
+        return Judged(outcome, figure.value, shown, text)
+    return Judged(Outcome.UNCERTAIN, figure.value, shown, text, detail, remedy)
 
 
-def _judge_readings(threshold: ServerThreshold, found: Stretch | str) -> Judged:
-    """Of one server; `found` may say why nothing is known."""
-    if isinstance(found, str):
-        return Judged(Outcome.UNCERTAIN, None, "n/a", "", found)
-    known = _by_stretch(threshold, found.surely_s, found.at_most_s)
+def _judge_readings(threshold: Threshold, figure: Figure, evidence: Evidence) -> Judged:
+    """Judge a threshold with `for` on what a monitor reads."""
+    stretches = [
+        stretch
+        for one in evidence.monitors
+        if one.facts.kind == figure.kind
+        and figure.subject in subjects_of(one.name, one.facts)
+        if (stretch := one.stretches.get(threshold.expression))
+    ]
+    if len(stretches) != 1:
+        detail = f"{len(stretches)} processes serve it, each by itself"
+        return Judged(Outcome.UNCERTAIN, None, "n/a", "", detail)
+    known = _by_stretch(threshold, *stretches[0])
     if known.outcome is not Outcome.UNCERTAIN:
         return known
     detail = "it was not read in between"
@@ -345,7 +388,7 @@ def _judge_readings(threshold: ServerThreshold, found: Stretch | str) -> Judged:
 
 
 def _result(
-    threshold: Criterion,
+    threshold: Threshold,
     one: Judged,
     of: str,
     is_default: bool,
@@ -372,9 +415,9 @@ def _result(
         threshold.expression,
         one.value,
         of,
-        _unit_of(threshold),
+        "s" if threshold.hold_ns else threshold.limit_unit,
         threshold.comparison,
-        _limit_of(threshold),
+        threshold.hold_ns / NS_PER_S or threshold.limit,
         one.shown + where + more,
         one.range,
         one.outcome,
@@ -390,17 +433,6 @@ def _listed(others: Mapping[str, Judged], known: str) -> str:
         for name, one in others.items()
     ]
     return ", ".join((*texts[:_LISTED], *["…"] * (len(texts) > _LISTED)))
-
-
-def _unit_of(threshold: Criterion) -> str:
-    """Return the unit of a threshold's value and limit: times with `for`."""
-    if threshold.hold_ns:
-        return "s"
-    return threshold.unit
-
-
-def _limit_of(threshold: Criterion) -> float:
-    return threshold.hold_ns / NS_PER_S or threshold.limit
 
 
 def _judge_one(
@@ -431,9 +463,9 @@ def _judge_one(
     outcome = Outcome.MET if threshold.holds(value) else Outcome.MISSED
     known = Judged(outcome, value, threshold.format(value), "")
     if threshold.metric == "outage":
-        return _judge_outage(threshold, known, evidence, figure.stream)
+        return _judge_outage(threshold, known, evidence, figure.subject)
     if threshold.metric == "unsent" and outcome is Outcome.MISSED:
-        return _judge_unsent(threshold, known, evidence, figure.stream, blamed)
+        return _judge_unsent(threshold, known, evidence, figure.subject, blamed)
     return known
 
 

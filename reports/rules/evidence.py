@@ -36,6 +36,7 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.rules.reconciliation import (
     Reconciliation,
+    SentRequests,
     reconcile,
     sent_requests,
 )
@@ -423,10 +424,14 @@ class Evidence:
         return completeness(self.run, self.plan, self.collected)
 
     @cached_property
+    def sent_requests(self) -> SentRequests:
+        """What agents sent to each group of servers."""
+        return sent_requests(self.run, self.collected)
+
+    @cached_property
     def reconciliations(self) -> dict[str, Reconciliation]:
         """Empty where no server was watched."""
-        sent = sent_requests(self.run, self.collected)
-        return reconcile(self.run, sent, self.collected)
+        return reconcile(self.run, self.sent_requests, self.collected)
 
     @cached_property
     def replication(self) -> ReplicationFacts | None:

@@ -106,17 +106,22 @@ class Line:
     replicated: int = 0
 
     @property
-    def difference(self) -> int | None:
+    def counted(self) -> int | None:
+        """What the server counted of the run and of others."""
         if self.server is None:
             return None
-        return self.server - self.agents - self.control - self.replicated
+        return self.server - self.control - self.replicated
+
+    @property
+    def difference(self) -> int | None:
+        return None if self.counted is None else self.counted - self.agents
 
     @property
     def per_sent(self) -> float | None:
         """Requests of the run that the server counted, for each that agents sent."""
-        if self.difference is None or not self.agents:
+        if self.counted is None or not self.agents:
             return None
-        return 1 + self.difference / self.agents
+        return self.counted / self.agents
 
     @property
     def others(self) -> int:

@@ -19,6 +19,7 @@ from ldapslam.reports.document import (
     Cell,
     ChartPlace,
     Column,
+    Field,
     Listing,
     Paragraph,
     Table,
@@ -27,8 +28,9 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.model import AgentSummary, Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
+from ldapslam.reports.streams import AgentSummary
 from ldapslam.reports.typeset import (
     NOTHING,
     compared,
@@ -37,7 +39,6 @@ from ldapslam.reports.typeset import (
     decimal,
     flattened,
     microseconds,
-    percent,
     percentiles,
     time_of_day,
 )
@@ -145,20 +146,32 @@ def hosts(summary: Summary) -> tuple[Block, ...]:
     )
 
 
+def _value(
+    title: str, metric: str, factor: float = 1.0, digits: int = 1
+) -> Field[AgentSummary]:
+    """A column of a figure, times a factor."""
+
+    def text(one: AgentSummary) -> str:
+        value = one.values[metric]
+        return decimal(None if value is None else value * factor, digits)
+
+    return number(title, text)
+
+
 def _agents(summary: Summary) -> Table:
     return table(
         "agents",
         "Agents in the measure phase",
         summary.agents,
         column("Agent", lambda one: one.name),
-        number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
+        _value("throughput (/s)", "throughput"),
         number("failed", lambda one: count(one.totals.measured["failed"])),
         *percentiles(lambda one: one.response_times, ("p50", "p99")),
-        number("CPU per op (µs)", lambda one: decimal(one.cpu_us_per_op)),
-        number("host CPU (%)", lambda one: percent(one.cpu_utilisation, 1)),
-        number("workers busy (%)", lambda one: percent(one.busy_share, 1)),
-        number("busiest interval (%)", lambda one: percent(one.highest_busy_share, 1)),
-        number("CPU wait (%)", lambda one: percent(one.highest_run_queue_share, 1)),
+        _value("CPU per op (µs)", "cpu_per_operation"),
+        _value("host CPU (%)", "cpu", 100),
+        _value("workers busy (%)", "busy_share", 100),
+        _value("busiest interval (%)", "highest_busy_share", 100),
+        _value("CPU wait (%)", "highest_run_queue_share", 100),
         notes=(
             "CPU wait: the largest share of an interval in which a worker was ready "
             "to run and had no CPU.",
@@ -168,20 +181,15 @@ def _agents(summary: Summary) -> Table:
 
 def _hosts(summary: Summary) -> Table:
     """What the hosts took from their agents."""
-
-    def hiccup(one: AgentSummary) -> str:
-        hiccup_ns = one.totals.longest_hiccup_ns
-        return decimal(None if hiccup_ns is None else hiccup_ns / _NS_PER_MS, 3)
-
     return table(
         "hosts",
         "Agents' hosts in the measure phase",
         summary.agents,
         column("Agent", lambda one: one.name),
-        number("most steal (%)", lambda one: percent(one.totals.highest_steal_share)),
-        number("throttled (s)", lambda one: decimal(one.totals.throttled_ns / 1e9, 3)),
-        number("longest hiccup (ms)", hiccup),
-        number("stalled (%)", lambda one: percent(one.totals.stalled_share, 3)),
+        _value("most steal (%)", "highest_steal_share", 100, 2),
+        _value("throttled (s)", "throttled", 1e-6, 3),
+        _value("longest hiccup (ms)", "longest_hiccup", 1e-3, 3),
+        _value("stalled (%)", "stalled_share", 100, 3),
         notes=(
             "Steal: CPU time that the hypervisor took, in the worst interval. Hiccup: "
             "how late a thread woke up that sleeps 1 ms again and again; stalled: the "
@@ -308,14 +316,8 @@ def _start(summary: Summary) -> Table:
         "Clocks and completeness",
         summary.agents,
         column("Agent", lambda one: one.name),
-        number(
-            "start error (µs)",
-            lambda one: microseconds(one.facts.start_error_us, NOTHING),
-        ),
-        number(
-            "clock offset (µs)",
-            lambda one: microseconds(one.facts.clock_offset_us, NOTHING),
-        ),
+        _value("start error (µs)", "start_error"),
+        _value("clock offset (µs)", "clock_offset"),
         number(
             "known within (± µs)",
             lambda one: microseconds(one.facts.clock_offset_bound_us, NOTHING),
@@ -325,7 +327,7 @@ def _start(summary: Summary) -> Table:
             lambda one: microseconds(abs(one.totals.clock_step_ns) / 1000),
         ),
         number("intervals", lambda one: count(len(one.totals.seen))),
-        number("missing", lambda one: counted(one.missing_intervals)),
+        number("missing", lambda one: counted(summary.completeness.missing[one.name])),
     )
 
 

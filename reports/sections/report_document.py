@@ -13,12 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ldapslam.jobs.fields.thresholds import (
-    PERCENTILES,
-    STATISTICS,
-    Threshold,
-    parse_criterion,
-)
+from ldapslam.jobs.fields.thresholds import PERCENTILES, STATISTICS, parse_threshold
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
@@ -267,7 +262,7 @@ def _judged_statistics(
     named = {
         threshold.statistic
         for one in summary.thresholds
-        if isinstance(threshold := parse_criterion(one.expression), Threshold)
+        if (threshold := parse_threshold(one.expression)).is_of_stream
         and threshold.metric == "response_time"
         and any(threshold.matches(each.stream, each.operation) for each in operations)
     }

@@ -9,7 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from ldapslam.reports.charts.chart_data import chart_name, panels_of
 from ldapslam.reports.collect.job_notes import Probe, method_text, probes_of
-from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
+from ldapslam.reports.collect.telemetry import (
+    MetricSummary,
+    MonitorSummary,
+    subjects_of,
+)
 from ldapslam.reports.document import (
     BAD,
     MUTED,
@@ -23,6 +27,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import Figure
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import (
@@ -225,7 +230,7 @@ def monitors(summary: Summary) -> tuple[Block, ...]:
         chart = _chart(place, one)
         if chart is not None and place < _CHARTS:
             blocks.append(chart)
-        blocks += _statistics(place, one)
+        blocks += _statistics(place, one, summary.figures)
     return tuple(blocks)
 
 
@@ -298,12 +303,17 @@ def _chart(place: int, one: MonitorSummary) -> ChartPlace | None:
     )
 
 
-def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
+def _statistics(
+    place: int, one: MonitorSummary, figures: Sequence[Figure]
+) -> tuple[Block, ...]:
     moving = [each for each in one.metrics if not each.is_idle]
     shown = [each for each in moving if each.lowest != each.highest]
-    notes = []
-    if (cpu_us := one.cpu_per_operation_us) is not None:
-        notes.append(f"CPU time per operation: {_micros(cpu_us)}.")
+    place_of = one.facts.kind, subjects_of(one.name, one.facts)[:1], "cpu_per_operation"
+    notes = [
+        f"CPU time per operation: {_micros(each.interval or each.value)}."
+        for each in figures
+        if (each.kind, (each.subject,), each.metric) == place_of and each.value
+    ]
     if constant := [each for each in moving if each.lowest == each.highest is not None]:
         values = (f"{_title(each)} {_value(each, each.mean)}" for each in constant)
         notes.append(f"The same all through: {', '.join(values)}.")
@@ -333,8 +343,10 @@ def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
     return (statistics,)
 
 
-def _micros(of_time: Estimate) -> str:
+def _micros(of_time: Estimate | float) -> str:
     """A time in µs with its interval."""
+    if not isinstance(of_time, Estimate):
+        return f"{decimal(of_time, 1)} µs"
     value, *ends = (decimal(one, 1) for one in of_time)
     interval = " – ".join(ends) if math.isfinite(of_time.high) else f"≥ {ends[0]}"
     return f"{value} µs (95% confidence interval {interval} µs)"

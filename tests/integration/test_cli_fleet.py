@@ -80,7 +80,7 @@ def test_submit_prints_the_run_id_alone_on_stdout(
     fleet: Fleet, result: dict[str, Any]
 ) -> None:
     assert result["verdict"] == "PASS"
-    assert set(result["agents"]) == {"one", "two"}
+    assert set(result["manifest"]["agents"]) == {"one", "two"}
     missed = "thresholds=[readers.search.response_time.p50 < 1us]"
     code, out, _ = fleet.call("submit", fleet.job, "--set", missed)
     assert code == 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support.command_line import ldapslam
-from support.figures import value_of
+from support.figures import requests_in, value_of
 from support.lab import Lab
 
 LOGINS, PAGED_SEARCHES, CHANGES = 300, 10, 300
@@ -119,8 +119,8 @@ def test_each_session_had_a_connection_whose_set_up_was_timed(
 
 def test_the_books_balance_kind_by_kind(balance: Balance) -> None:
     result, counted = balance
-    ((_, book),) = result["books"].items()
-    assert {kind: one["agents"] for kind, one in book.items()} == {
+    (book,) = requests_in(result).values()
+    assert {kind: one["sent"] for kind, one in book.items()} == {
         kind: number for kind, number in counted.items() if number
     }
     # what was added was deleted, by the load or by the clean-up

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from support.command_line import check_ldapslam, ldapslam
+from support.figures import requests_in
 from support.lab import Lab
 
 JOB = """\
@@ -55,9 +56,8 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
         "servers": [uri],
     }
     # what was looked for is in the books
-    assert (
-        result["books"][uri]["search"]["agents"] == after["search"] - before["search"]
-    )
+    searches = after["search"] - before["search"]
+    assert requests_in(result)[uri]["search"]["sent"] == searches
 
     document = json.loads(record.read_text())
     dn = next(iter(document["sample"]))

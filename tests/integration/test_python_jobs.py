@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.command_line import ldapslam
-from support.figures import value_of
+from support.figures import requests_in, value_of
 from support.lab import Lab
 
 #: What the directory and the books both count.
@@ -125,9 +125,9 @@ def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
         for metric in ("service_time", "response_time")
     )
     assert 0 < service_us <= response_us
-    (books,) = result["books"].values()
+    (books,) = requests_in(result).values()
     assert {kind: after[kind] - before[kind] for kind in after} == {
-        kind: books[kind]["agents"] for kind in after
+        kind: books[kind]["sent"] for kind in after
     }
 
 
@@ -221,9 +221,9 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
     result = result_of(job)
     search = result["streams"]["shell"]["search"]
     assert search["succeeded"] == search["completed"] == search["entries_returned"] > 5
-    (books,) = result["books"].values()
-    assert after["search"] - before["search"] == books["search"]["agents"]
-    assert after["bind"] - before["bind"] == books["bind"]["agents"]
+    (books,) = requests_in(result).values()
+    assert after["search"] - before["search"] == books["search"]["sent"]
+    assert after["bind"] - before["bind"] == books["bind"]["sent"]
     # a program has a connection of its own
     assert result["connections"]["shell"]["connects"] == search["completed"]
     # loading a program takes longer than any search in this lab

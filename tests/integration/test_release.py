@@ -103,7 +103,7 @@ def test_a_demo_passes_on_such_a_host(installed: Path, tmp_path: Path) -> None:
     # INVALID: a busy machine is no fault of the installation
     assert ended.returncode in (0, 3), ended.stderr
     result = json.loads(ended.stdout)
-    assert result["agents"]
+    assert result["figures"]
     assert (tmp_path / "result" / "report.pdf").exists()
 
 

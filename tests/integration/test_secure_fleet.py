@@ -136,7 +136,7 @@ def test_a_job_runs_over_mutual_tls(fleet: SecureFleet, lab: Lab) -> None:
     # the wire is tested, not whether this machine is fit to measure
     assert code in (0, 3), err
     result = json.loads(out)
-    assert set(result["agents"]) == {"issued", "joined"}
+    assert set(result["manifest"]["agents"]) == {"issued", "joined"}
     assert result["totals"]["readers.search"]["succeeded"] > 0
     code, out, _ = fleet.call("victor", "show", "latest", "--json")
     assert code == 0

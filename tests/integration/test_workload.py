@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from support.directory import PEOPLE, Directory, differences
+from support.figures import requests_in
 from support.workload import (
     AGENTS,
     WRITTEN,
@@ -33,8 +34,8 @@ KINDS = (
 
 
 def counted_by_agents(result: dict[str, Any], uri: str) -> dict[str, int]:
-    book = result["books"][uri]
-    return {kind: book.get(kind, {"agents": 0})["agents"] for kind in KINDS}
+    book = requests_in(result)[uri]
+    return {kind: int(book.get(kind, {}).get("sent") or 0) for kind in KINDS}
 
 
 def failures(result: dict[str, Any]) -> list[str]:
@@ -61,7 +62,7 @@ def check(
     by_server = {kind: after[kind] - before[kind] for kind in KINDS}
     assert by_server == counted_by_agents(result, directory.uri)
     assert failures(result) == []
-    assert len(result["agents"]) == agents
+    assert len(result["manifest"]["agents"]) == agents
 
     left = directory.tree()
     assert differences(tree, left, ignore=(*WRITTEN, *ignore)) == []

@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ldapslam.reports.document import Document, Table
-from ldapslam.reports.figures import Figure, figures_json, metric_of
+from ldapslam.reports.figures import (
+    Figure,
+    figures_in,
+    figures_json,
+    figures_of,
+    metric_of,
+)
+from ldapslam.reports.model import Summary
+from ldapslam.reports.streams import StreamSummary
 from ldapslam.reports.uncertainty import Estimate
 
 
@@ -26,6 +35,24 @@ def value_of(result: Mapping[str, Any], name: str) -> float:
     value = value_in(result, name)
     assert value is not None, result["figures"][name]
     return value
+
+
+def with_streams(summary: Summary, streams: Sequence[StreamSummary]) -> Summary:
+    """The run with other streams, and their figures."""
+    figures = figures_of(streams, summary.agents, ())
+    return replace(summary, streams=tuple(streams), figures=figures)
+
+
+def requests_in(
+    result: Mapping[str, Any],
+) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Group of servers -> kind -> metric -> number of requests."""
+    groups: dict[str, dict[str, dict[str, float | None]]] = {}
+    for one in figures_in(result):
+        if one.kind == "server":
+            kinds = groups.setdefault(one.subject, {})
+            kinds.setdefault(one.part, {})[one.metric] = one.value
+    return groups
 
 
 def result_figures(

@@ -17,6 +17,7 @@ from ldapslam.results.store import Store
 
 NS_PER_S = 1_000_000_000
 SERVER = "supplier ldap://ds1.example.com"
+_SERVES = {"supplier": ("ldap://ds1.example.com",)}
 PROCESS = "slapd(411) on ds1"
 SEARCHES_PER_S = 100
 MODIFIES_PER_S = 10
@@ -45,10 +46,17 @@ def descriptions() -> list[MonitorDescription]:
         MonitorDescription(
             SERVER,
             _SERVER_METRICS,
-            MonitorFacts(server="slapd", version="OpenLDAP 2.6.9"),
+            MonitorFacts(
+                kind="directory",
+                serves=_SERVES,
+                server="slapd",
+                version="OpenLDAP 2.6.9",
+            ),
         ),
         MonitorDescription(
-            PROCESS, _PROCESS_METRICS, MonitorFacts.parsed({"pid": 411})
+            PROCESS,
+            _PROCESS_METRICS,
+            MonitorFacts.parsed({"kind": "process", "serves": _SERVES, "pid": 411}),
         ),
     ]
 

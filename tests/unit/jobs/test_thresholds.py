@@ -10,28 +10,9 @@ import pytest
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.thresholds import (
     DEFAULT_THRESHOLDS,
-    Convergence,
-    CountedRequests,
-    MonitorReading,
-    ServerFigure,
-    ServerThreshold,
-    Threshold,
-    parse_criterion,
+    parse_threshold,
     share_of,
 )
-
-
-def parse_threshold(text: str) -> Threshold:
-    """One on operations or streams."""
-    threshold = parse_criterion(text)
-    assert isinstance(threshold, Threshold)
-    return threshold
-
-
-def parse_server_threshold(text: str) -> ServerThreshold:
-    threshold = parse_criterion(text)
-    assert isinstance(threshold, ServerThreshold)
-    return threshold
 
 
 @pytest.mark.parametrize(
@@ -46,16 +27,18 @@ def parse_server_threshold(text: str) -> ServerThreshold:
         ("a.b.response_time.p99 < 500us", 68.0, "68.000us"),
         ("a.b.response_time.p99 <= 1s for 10s", 68.0, "0.000068s"),
         ("host(db).cpu < 80%", 0.123456, "12.35%"),
-        ("process(db).cpu_per_operation < 200us", 0.000116, "116.000us"),
+        ("process(db).cpu_per_operation < 200us", 116.0, "116.000us"),
         ("directory(db).threads.max >= 5/s", 1234.5, "1,234.5/s"),
         ("process(db).memory_resident < 2GiB", 3 << 20, "3 MiB"),
         ("host(db).network_sent < 10MB/s", 3 << 20, "3 MiB/s"),
         ("server.modify_dn.per_sent <= 1.01", 1.5, "1.5"),
-        ("replication.after < 30s", 2.5, "2.500s"),
+        ("replication.after < 30s", 2.5e6, "2.500s"),
+        ("agent.busy_share < 80%", 0.5, "50%"),
+        ("server.search.sent >= 1000", 12345, "12,345"),
     ],
 )
 def test_value_is_shown_with_its_unit(text: str, value: float, shown: str) -> None:
-    assert parse_criterion(text).format(value) == shown
+    assert parse_threshold(text).format(value) == shown
 
 
 def test_value_that_is_missing_is_said_to_be() -> None:
@@ -65,9 +48,9 @@ def test_value_that_is_missing_is_said_to_be() -> None:
 def test_parts_of_a_threshold_are_known() -> None:
     threshold = parse_threshold(" readers.*.send_lag.p99_9 <= 1ms ")
     assert threshold.expression == "readers.*.send_lag.p99_9 <= 1ms"
-    assert (threshold.stream, threshold.operation) == ("readers", "*")
+    assert (threshold.subject, threshold.part) == ("readers", "*")
     assert (threshold.metric, threshold.statistic) == ("send_lag", "p99_9")
-    assert (threshold.comparison, threshold.limit, threshold.unit) == (
+    assert (threshold.comparison, threshold.limit, threshold.limit_unit) == (
         "<=",
         1000.0,
         "us",
@@ -112,7 +95,7 @@ def test_a_threshold_may_be_of_parts_or_of_a_time(
 def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
     def about(text: str) -> tuple[Any, ...]:
         one = parse_threshold(text)
-        return one.stream, one.operation, one.metric, one.statistic, one.limit
+        return one.subject, one.part, one.metric, one.statistic, one.limit
 
     assert about(text) == about(whole)
     assert parse_threshold(text).expression == text
@@ -145,27 +128,31 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("search.mean per server < 5ms", "times need a percentile"),
         ("search.p99 / search.p50 < 3", "'p99 / search' is not a name"),
         ("host(db).cpu", "it has no comparison"),
-        ("hosts(db).cpu < 80%", "unknown monitor 'hosts'"),
+        ("hosts(db).cpu < 80%", "unknown subject 'hosts'"),
+        ("stream(db).errors < 80%", "unknown subject 'stream'"),
         ("host(db).load.p99 < 80%", "unknown statistic 'p99'"),
-        ("host(db).cpu.max < 80%", "cpu has a mean only"),
-        ("host(db) < 80%", "does not name what is read of a role"),
-        ("host(a).cpu / host(b).cpu < 2", "does not name what is read of a role"),
-        ("host(db).cpu per server < 80%", "does not name what is read of a role"),
+        ("host(db).cpu.max < 80%", "cpu has no statistic 'max'"),
+        ("agent(a).load < 80%", "unknown metric 'load'"),
+        ("agent(a).response_time < 8ms", "response_time needs one statistic"),
+        ("host(db) < 80%", "does not name"),
+        ("host(a).cpu / host(b).cpu < 2", "unknown metric 'cpu / host(b).cpu'"),
+        ("host(db).cpu per server < 80%", "cpu is not known per server"),
         ("host(db).load < fast", "expected a duration"),
         ("host(db).network_sent < 10MB/m", "is not a size per second"),
         ("host(db).cpu < 5ms", "it is a number or a share, and '5ms' is a time"),
-        ("host(db).cpu_per_operation < 80%", "it is a time, and '80%' is a number"),
-        ("replication.after < 5/s", "it is a time, and '5/s' is a rate"),
-        ("server.sort.per_sent < 2", "unknown metric 'per_sent'"),
+        ("host(db).cpu_per_operation < 80%", "expected a duration"),
+        ("replication.after < 5/s", "expected a duration"),
+        ("server.sort.per_sent < 2", "unknown kind of requests 'sort'"),
         ("host(db).load.max < 8 for 10s", "or a reading without a statistic"),
         ("replication.after < 5s for 10s", "or a reading without a statistic"),
+        ("host(db).cpu_per_operation < 5ms for 9s", "or a reading without a stat"),
         ("host(db).cpu < 80% for ever", "expected a duration"),
         ("host(db).cpu < 80% for 5s, abort", "`abort` is only for figures"),
     ],
 )
 def test_broken_threshold_says_what_is_wrong(text: str, problem: str) -> None:
     with pytest.raises(Fault) as caught:
-        parse_criterion(text)
+        parse_threshold(text)
     assert problem in caught.value.reason
     assert caught.value.hint
 
@@ -174,55 +161,78 @@ PER_ENTRY = "entry_cache_hits[cn=a b,o=c]"
 
 
 @pytest.mark.parametrize(
-    ("text", "of", "limit"),
+    ("text", "name", "limit", "unit"),
     [
-        ("host(db).cpu < 80%", MonitorReading("host", "db", "cpu", "mean"), 0.8),
+        ("host(db).cpu < 80%", ("host", "db", "*", "cpu", None), 0.8, "1"),
+        ("host.cpu < 80%", ("host", "*", "*", "cpu", None), 0.8, "1"),
         (
-            "process(db).cpu_per_operation < 200us",
-            MonitorReading("process", "db", "cpu_per_operation", "mean"),
-            0.0002,
+            "process(ldap://a:1).cpu_per_operation < 200us",
+            ("process", "ldap://a:1", "*", "cpu_per_operation", None),
+            *(200.0, "us"),
         ),
         (
             f"directory(db).{PER_ENTRY}.max >= 5/s",
-            MonitorReading("directory", "db", PER_ENTRY, "max"),
-            5.0,
+            ("directory", "db", "*", PER_ENTRY, "max"),
+            *(5.0, "per_s"),
         ),
         (
             "process(db).memory_resident < 2GiB",
-            MonitorReading("process", "db", "memory_resident", "mean"),
-            2.0 * 1024**3,
+            ("process", "db", "*", "memory_resident", "mean"),
+            *(2.0 * 1024**3, "bytes"),
         ),
         (
             "host(db).network_sent < 10MB/s",
-            MonitorReading("host", "db", "network_sent", "mean"),
-            1e7,
+            ("host", "db", "*", "network_sent", "mean"),
+            *(1e7, "bytes_per_s"),
         ),
-        ("server.modify_dn.per_sent <= 1.01", CountedRequests("modify_dn"), 1.01),
-        ("replication.after < 30s", Convergence(), 30.0),
+        (
+            "server.modify_dn.per_sent <= 1.01",
+            ("server", "*", "modify_dn", "per_sent", None),
+            *(1.01, "1"),
+        ),
+        (
+            "server(db).*.counted > 9",
+            ("server", "db", "*", "counted", None),
+            *(9.0, "count"),
+        ),
+        (
+            "agent(load1).response_time.p99 < 5ms",
+            ("agent", "load1", "*", "response_time", "p99"),
+            *(5000.0, "us"),
+        ),
+        (
+            "replication.after < 30s",
+            ("replication", "*", "*", "after", None),
+            *(3e7, "us"),
+        ),
     ],
 )
-def test_a_threshold_may_be_about_servers(
-    text: str, of: ServerFigure, limit: float
+def test_a_threshold_may_be_about_servers_and_agents(
+    text: str, name: tuple[str, ...], limit: float, unit: str
 ) -> None:
-    threshold = parse_server_threshold(f" {text} ")
-    assert (threshold.expression, threshold.figure) == (text, of)
+    threshold = parse_threshold(f" {text} ")
+    place = threshold.kind, threshold.subject, threshold.part
+    assert (*place, threshold.metric, threshold.statistic) == name
+    assert (threshold.expression, threshold.limit_unit) == (text, unit)
     assert threshold.limit == pytest.approx(limit)
 
 
 @pytest.mark.parametrize("statistic", ["", ".mean"])
 def test_a_reading_may_have_to_be_missed_for_some_time(statistic: str) -> None:
-    threshold = parse_server_threshold(f"host(db).cpu{statistic} < 80% for 10s")
-    assert (threshold.limit, threshold.hold_ns) == (0.8, 10_000_000_000)
+    threshold = parse_threshold(f"host(db).load{statistic} < 8 for 10s")
+    assert (threshold.limit, threshold.hold_ns) == (8, 10_000_000_000)
 
 
 def test_a_stream_may_be_named_like_what_is_read() -> None:
-    assert parse_threshold("server.search.p99 < 5ms").stream == "server"
-    assert parse_threshold("host.search.p99 < 5ms").stream == "host"
+    for text in ("server.search.p99 < 5ms", "host.search.p99 < 5ms"):
+        threshold = parse_threshold(text)
+        assert threshold.is_of_stream
+        assert threshold.subject == text.partition(".")[0]
 
 
 def test_the_cpu_of_a_role_is_that_of_a_host_or_a_process() -> None:
     with pytest.raises(Fault) as caught:
-        parse_criterion("supplier.cpu < 80%")
+        parse_threshold("supplier.cpu < 80%")
     expected = "write 'host(supplier).cpu' or 'process(supplier).cpu'"
     assert caught.value.hint == expected
 

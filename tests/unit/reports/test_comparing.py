@@ -23,6 +23,7 @@ from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.results.facts import Manifest
+from support.figures import with_streams
 from support.judged import judged
 from support.store import JOB_TEXT, Scenario
 
@@ -122,7 +123,7 @@ def scaled(summary: Summary, run_id: str, factor: float, **changes: Any) -> Summ
         )
         for stream in summary.streams
     )
-    return replace(changed(summary, run_id), streams=streams, **changes)
+    return replace(with_streams(changed(summary, run_id), streams), **changes)
 
 
 def side(name: str, summary: Summary, *factors: float, **changes: Any) -> Side:
@@ -205,7 +206,7 @@ def test_goodput_is_compared_where_it_is_not_throughput(
     base, new = side("A", summary, *BASE), side("B", summary, 1.1, 1.101)
     search = replace(new.runs[1].streams[0].operations[0], goodput_per_s=1.0)
     failing = replace(new.runs[1].streams[0], operations=(search,))
-    last = replace(new.runs[1], streams=(failing, *new.runs[1].streams[1:]))
+    last = with_streams(new.runs[1], (failing, *new.runs[1].streams[1:]))
     comparison = compare_sides([base, Side("B", (new.runs[0], last))])
     assert found(comparison, "readers.search", "goodput").old.value is not None
 

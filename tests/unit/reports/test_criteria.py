@@ -3,24 +3,27 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ldapslam.jobs.fields.thresholds import parse_name
+from ldapslam.reports.figures import matching
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.operation_range import Outcome
+from ldapslam.reports.sections.report_document import document
 from ldapslam.results.facts import Manifest, MonitorFacts, Observation, Reading
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
-from ldapslam.results.records import (
-    Metric,
-    MonitorDescription,
-    MonitorSample,
-)
+from ldapslam.results.records import Metric, MonitorDescription, MonitorSample
 from ldapslam.results.store import Store
+from support.figures import value_in, value_of
 from support.histograms import packed_of
 from support.intervals import NS_PER_S, Interval, drain_of, interval_of
 from support.result_schema import valid_result
@@ -693,7 +696,12 @@ MONITORS = [
     of_a("cpu", "PASS", "", "host(db).cpu < 40%", BUSY, IDLE),
     of_a("high cpu", "FAIL", "was 37.5% of ldap://a", "host(db).cpu < 30%", BUSY, IDLE),
     of_a("low cpu", "FAIL", "was 10% of ldap://b", "host(db).cpu > 20%", BUSY, IDLE),
-    of_a("unread", "INVALID", "nothing was read of the host", "host(db).cpu < 1%"),
+    of_a(
+        "unread",
+        "INVALID",
+        "needs readings of cpu of the host of db",
+        "host(db).cpu < 1%",
+    ),
     of_a("unit", "INVALID", "a number or a share", "host(db).cpu_user < 5ms", BUSY),
     # 0.5 cores for 500 requests a second
     of_a("each", "PASS", "", "process(db).cpu_per_operation < 1.2ms", PROCESS),
@@ -703,7 +711,7 @@ MONITORS = [
     ),
     of_a("each of a host", "PASS", "", "host(db).cpu_per_operation < 3.1ms", BUSY),
     of_a(
-        *("each of nothing", "INVALID", "no CPU time per"),
+        *("each of nothing", "INVALID", "needs CPU times, and operations"),
         *("host(db).cpu_per_operation < 9ms", IDLE),
     ),
     of_a("cores", "PASS", "", "process(db).cpu_user < 0.31", PROCESS),
@@ -713,7 +721,7 @@ MONITORS = [
             ("PASS", "", "directory(db).threads.max <= 12", (3, 12, 5)),
             ("FAIL", "12 of ldap://a", "directory(db).threads.max < 12", (3, 12, 5)),
             ("INVALID", "a longer run", "directory(db).threads < 5", (4, 6)),
-            ("INVALID", "has no reads", "directory(db).reads < 5", (4, 6)),
+            ("INVALID", "needs readings of reads", "directory(db).reads < 5", (4, 6)),
         )
     ),
     # while one reading after another misses it
@@ -752,14 +760,14 @@ MONITORS = [
             ("process(db).cpu < 0.4 for 20s", PROCESS, "FAIL", "for 20 s"),
             ("process(db).cpu_user < 4s for 4s", PROCESS, "INVALID", "or a share"),
             ("process(db).cpu_user < 0.2 for 4s", PROCESS, "FAIL", "for 20 s"),
-            ("host(db).cpu < 80% for 4s", PROCESS, "INVALID", "nothing was read of"),
+            ("host(db).cpu < 80% for 4s", PROCESS, "INVALID", "needs readings of cpu"),
             (
                 *("directory(db).reads < 9 for 4s", pooled(in_spans())),
-                *("INVALID", "no reads"),
+                *("INVALID", "needs readings of reads"),
             ),
             (
                 *("directory(db).threads < 9 for 4s", pooled([math.nan] * SECONDS)),
-                *("INVALID", "threads was not read in the measure phase"),
+                *("INVALID", "readings of threads in the measure phase"),
             ),
         )
     ),
@@ -788,7 +796,7 @@ def test_a_threshold_is_judged_over_its_range(
         ("errors < 1%", "load.search", "share", "<", 0.01),
         ("outage.total >= 0s", "load", "us", ">=", 0),
         ("server.search.per_sent < 2", "", "1", "<", 2),
-        ("replication.after < 1s", "", "s", "<", 1),
+        ("replication.after < 1s", "", "us", "<", 1e6),
         ("directory(db).reads < 1k/s", "", "per_s", "<", 1000),
         ("directory(db).reads < 1k/s for 2s", "", "s", "<", 2),
     ],
@@ -895,6 +903,51 @@ def test_the_generator_is_not_to_blame_for_what_monitors_read() -> None:
         assert found.thresholds[0].outcome is outcome
 
 
+def test_figures_that_no_double_holds_are_missing() -> None:
+    pool = ("process", "ldap://a", THREADS, threads(1e308, -1e308))
+    result = valid_result(summary_of(add=of_monitors(pool, pool), stream=ON_A))
+    json.dumps(result, allow_nan=False)
+    assert value_in(result, "process(ldap://a).threads.max") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "subject"),
+    [
+        (["host(db).cpu"], "ldap://a"),
+        (["host.cpu", "host(ldap://a).cpu"], "ldap://a"),
+        (["server(db).search.sent", "server.search.sent"], "ldap://a.search"),
+        (["agent(*).response_time.p50", "agent(load1).response_time.p50"], "load1"),
+    ],
+)
+def test_a_threshold_names_a_role_a_server_an_agent_or_all(
+    names: list[str], subject: str
+) -> None:
+    limits = {"host": "2", "server": "99999", "agent": "1s"}
+    thresholds = [f"{one} < {limits[re.split('[.(]', one)[0]]}" for one in names]
+    summary = summary_of(
+        *thresholds,
+        stream={**ON_A, "target": "db"},
+        add=of_monitors(BUSY, pooled(in_spans())),
+    )
+    found = summary.thresholds[: len(names)]
+    assert [(one.of, one.outcome) for one in found] == [
+        (subject, Outcome.MET) for _ in names
+    ]
+
+
+def test_a_figure_of_an_agent_that_it_did_not_report_is_uncertain() -> None:
+    (found, *_) = summary_of("agent.busy_share < 90%").thresholds
+    assert found.outcome is Outcome.UNCERTAIN
+    assert found.reason.endswith("(needs the agent to report it)")
+
+
+def test_every_server_of_a_role_must_have_what_a_threshold_is_about() -> None:
+    """The host of ldap://b was not read."""
+    pool = ("directory", "ldap://b", THREADS, threads(3))
+    summary = summary_of("host(db).cpu < 90%", add=of_monitors(BUSY, pool))
+    assert (summary.thresholds[0].of, summary.verdict) == ("ldap://b", "INVALID")
+
+
 @pytest.mark.parametrize(
     ("servers", "process_us", "host_us"),
     [
@@ -913,15 +966,18 @@ def test_cpu_per_operation_is_of_the_operations_at_a_monitors_servers(
         add=of_monitors(PROCESS, BUSY),
         stream={"uris": list(servers)},
     )
-    shown = result_of(summary)["monitors"]
-    assert shown["process 0"]["cpu_per_operation_us"]["value"] == process_us
-    assert shown["host 1"]["cpu_per_operation_us"]["value"] == host_us
+    for kind, value_us in (("process", process_us), ("host", host_us)):
+        name = f"{kind}(ldap://a).cpu_per_operation"
+        assert value_of(result_of(summary), name) == value_us
+        text = render_text(document(summary))
+        assert f"CPU time per operation: {value_us:,.1f} µs" in text
 
 
 def test_cpu_per_operation_has_the_range_of_its_operations() -> None:
     def estimate(**changes: Any) -> Any:
         found = summary_of(add=of_monitors(PROCESS), stream=ON_A, **changes)
-        return found.monitors[0].cpu_per_operation_us
+        (cpu,) = matching(parse_name("process.cpu_per_operation"), found.figures)
+        return cpu.interval
 
     value, low, high = estimate(change=fewer)
     assert 0.8 * value < low < value < high < 1.2 * value
@@ -947,5 +1003,5 @@ def test_what_servers_counted_for_each_request_can_have_a_limit(
         manifest={"observations": {"ldap://a": counted.document()}},
     )
     assert found.thresholds[0].outcome is outcome
-    per_sent = result_of(found)["books"]["ldap://a"]["search"]["per_sent"]
+    per_sent = value_in(result_of(found), "server(ldap://a).search.per_sent")
     assert per_sent == (None if server is None else server / 10_000)

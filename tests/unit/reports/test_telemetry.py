@@ -21,7 +21,7 @@ from ldapslam.reports.formats.exports import MONITOR_COLUMNS, write_monitors
 from ldapslam.reports.formats.render import MONITORS_FILE, render
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import monitor_results, result_of
+from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.monitor_rows import (
@@ -37,6 +37,7 @@ from ldapslam.results.records import (
     MonitorSeries,
 )
 from ldapslam.results.store import Store
+from support.figures import value_in, value_of
 from support.monitors import (
     CORES,
     MODIFIES_PER_S,
@@ -184,7 +185,9 @@ def test_figures_that_no_double_holds_are_missing(metric: Metric) -> None:
     rows = [(-1e308,), (1e308,), (1e308,), (-1e308,), (1e308,), (math.inf,)]
     for wanted in (rows, rows[1:3], [(0.0,), *rows[1:2], (0.0,), *rows[1:2]]):
         found = monitor((metric,), wanted * (2 * DISPLAY_POINTS))
-        json.dumps(monitor_results([found]), allow_nan=False)
+        of = only(found)
+        values = (of.lowest, of.mean, of.highest, of.increase)
+        json.dumps(values, allow_nan=False)
         json.dumps(only(found).points.values, allow_nan=False)
 
 
@@ -240,15 +243,19 @@ def test_result_has_every_monitor_by_its_schema(summary: Summary) -> None:
     result = valid_result(summary)
     server, process = result["monitors"][SERVER], result["monitors"][PROCESS]
     assert server["facts"]["server"] == "slapd"
-    assert (server["readings"], server["failed"]) == (12, 1)
-    search = server["metrics"]["search_initiated"]
-    assert search["mean"] == pytest.approx(SEARCHES_PER_S)
+    at = "directory(ldap://ds1.example.com)"
+    assert value_of(result, f"{at}.readings") == 12
+    assert value_of(result, f"{at}.failed_readings") == 1
+    searches = f"{at}.search_initiated"
+    assert value_of(result, f"{searches}.mean") == pytest.approx(SEARCHES_PER_S)
     # eleven seconds, with those beside the reading that failed
-    assert search["increase"] == 11 * SEARCHES_PER_S
-    assert server["metrics"]["modify_initiated"]["max"] == MODIFIES_PER_S
+    assert value_of(result, f"{searches}.increase") == 11 * SEARCHES_PER_S
+    assert value_of(result, f"{at}.modify_initiated.max") == MODIFIES_PER_S
+    assert value_in(result, f"{at}.not_indexed[dc=example,dc=com].mean") is None
     assert server["metrics"]["not_indexed[dc=example,dc=com]"]["missing_share"] == 1
-    assert process["metrics"]["cpu_user"]["mean"] == pytest.approx(CORES)
-    assert process["metrics"]["memory_resident"]["max"] == RESIDENT_BYTES
+    at = "process(ldap://ds1.example.com)"
+    assert value_of(result, f"{at}.cpu_user.mean") == pytest.approx(CORES)
+    assert value_of(result, f"{at}.memory_resident.max") == RESIDENT_BYTES
     assert STARTED not in process["metrics"]
     # what was missing is not judged
     assert rule_of(summary, "server_restarted")[0]

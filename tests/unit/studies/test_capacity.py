@@ -13,7 +13,7 @@ import pytest
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.reports.document import Cell, ChartPlace, Table
-from ldapslam.reports.figures import METRICS, THROUGHPUT
+from ldapslam.reports.figures import METRICS, THROUGHPUT, Figure, figures_json
 from ldapslam.reports.typeset import count
 from ldapslam.studies.capacity import (
     Found,
@@ -333,24 +333,27 @@ def test_the_report_says_which_load_failed_and_shows_every_confirming_run() -> N
     assert (searched.crossed, confirming.crossed) == ([False, False], [False, True])
 
 
+def _with_figures(run: Tried, figures: list[Figure]) -> Tried:
+    known = run.result["figures"] | figures_json(figures)
+    return replace(run, result={**run.result, "figures": known})
+
+
 def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
     confirmed = _tried(16, "PASS", 6_000, confirms=True, p99=(5_500.0, 6_600.0))
-    means = {"cpu_user": 1.9, "cpu_idle": 0.1, "memory_used": 9e9}
-    host = {
-        "facts": {"kind": "host"},
-        "metrics": {name: {"mean": mean} for name, mean in means.items()},
-    }
+    clients = [
+        Figure(name, "*", "cpu", None, share, kind="agent")
+        for name, share in (("one", 0.25), ("two", None))
+    ]
+    host = Figure("ldap://a", "*", "cpu", None, 0.95, kind="host")
     servers = {"ldap://a": {"vendor_name": "V", "vendor_version": "2"}}
     more = {
         "measured_s": 90.0,
-        "agents": {"one": {"cpu_utilisation": 0.25}, "two": {"cpu_utilisation": None}},
-        "monitors": {"host": host, "other": {**host, "facts": {"kind": "process"}}},
         "manifest": {"servers": servers, "finished_utc": "2026-03-01T12:30:00Z"},
         "notes": ["the CPUs of the host of ldap://a were 95% busy"],
     }
+    confirmed = _with_figures(confirmed, [*clients, host])
     confirmed = replace(confirmed, result={**confirmed.result, **more})
-    failed = _tried(17, "FAIL", 25_000)
-    failed = replace(failed, result={**failed.result, "agents": more["agents"]})
+    failed = _with_figures(_tried(17, "FAIL", 25_000), clients)
     found = Found(16, 17, "FAIL")
     objectives = ["search.p99 < 20ms", "errors < 1%", "host(db).cpu < 80%"]
     answer = CapacityAnswer("search", "clients", objectives, found, [failed, confirmed])

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from ldapslam.base.fault import Fault
 from ldapslam.reports.figures import Figure, figures_in, figures_json
+from ldapslam.reports.uncertainty import Estimate
 from ldapslam.studies.figures import Column
 
 
@@ -25,8 +28,12 @@ def figures(
     ]
 
 
-def line(agents: int, server: int, **more: int) -> dict[str, int]:
-    return {"agents": agents, "server": server, "control": 0, "replicated": 0, **more}
+def requests(group: str, kind: str, sent: int, counted: int | None) -> list[Figure]:
+    values = {"sent": sent, "counted": counted}
+    return [
+        Figure(group, kind, metric, None, value, kind="server")
+        for metric, value in values.items()
+    ]
 
 
 RESULT = {
@@ -37,17 +44,13 @@ RESULT = {
             *figures("mix", "add", 50, 9000.0),
             Figure("readers", "*", "elapsed", None, 3.5e6),
             Figure("mix", "*", "elapsed", None, None),
+            *requests("a", "search", 1000, 1006),
+            *requests("b", "search", 500, 500),
+            *requests("c", "bind", 5, None),
+            *requests("d + e", "add", 15, 15),
+            Figure("ldap://a", "*", "cpu", None, 0.5, kind="host", roles=("db",)),
         ]
-    ),
-    "books": {
-        "a": {"search": line(1000, 1010, control=4)},
-        "b": {"search": line(500, 503, replicated=3)},
-        "c": {"bind": {"agents": 5}},
-        # what has a server in common is there twice
-        "d": {"add": {"agents": 7}},
-        "e": {"add": {"agents": 8}},
-        "d + e": {"add": line(15, 15)},
-    },
+    )
 }
 
 
@@ -55,8 +58,8 @@ RESULT = {
     ("text", "value"),
     [
         ("readers.search.throughput", 90.0),
-        ("agents.bind + agents.add + readers.search.completed", 920.0),
-        ("agents.bind + search.p99", None),
+        ("server.bind.sent + server.add.sent + readers.search.completed", 920.0),
+        ("server.bind.sent + search.p99", None),
         ("*.search.throughput", 100.0),
         ("*.*.completed", 1050.0),
         ("mix.search.errors", 32 / 125),
@@ -68,13 +71,15 @@ RESULT = {
         ("readers.delete.throughput", None),
         ("readers.elapsed", 3.5e6),
         ("*.elapsed", None),
-        ("agents.search", 1500.0),
-        ("server.search", 1506.0),
-        ("agents.bind", 5.0),
-        ("server.bind", None),
-        ("server.modify", None),
-        ("agents.add", 15.0),
-        ("server.add", 15.0),
+        ("server.search.sent", 1500.0),
+        ("server.search.counted", 1506.0),
+        ("server.bind.sent", 5.0),
+        ("server.bind.counted", None),
+        ("server.modify.counted", None),
+        ("server.add.sent", 15.0),
+        ("server.add.counted", 15.0),
+        ("host(db).cpu", 0.5),
+        ("server(d + e).add.sent + server.bind.sent", 20.0),
     ],
 )
 def test_figures_are_read_from_results(text: str, value: float | None) -> None:
@@ -98,13 +103,36 @@ def test_faults_of_figures_are_told(text: str, fault: str) -> None:
         Column.of(text)
 
 
-@pytest.mark.parametrize("operation", ["search", "outage", "p99", "a.b", "*"])
 @pytest.mark.parametrize(
-    ("metric", "statistic"),
-    [("throughput", None), ("response_time", "p99_9"), ("outage", "longest")],
+    "figure",
+    [
+        *(
+            Figure("readers", operation, metric, statistic, 1.5, sample=7)
+            for operation in ("search", "outage", "p99", "a.b", "host(x)", "*")
+            for metric, statistic in (
+                ("throughput", None),
+                ("response_time", "p99_9"),
+                ("outage", "longest"),
+            )
+        ),
+        Figure("host", "after", "throughput", None, 1.5),
+        Figure("ldap://a.b", "*", "cpu", None, 0.5, kind="host", roles=("a", "b")),
+        Figure(
+            *("ldap://a.b", "*", "mdb_entries[cn=a.b (c),o=d]", "max", 7.0),
+            Estimate(7.0, 5.0, 9.0),
+            kind="directory",
+            read_unit="bytes",
+        ),
+        Figure("cn=a (b, c/s) of x ldap://y", "*", "z", "min", 1.0, kind="entry"),
+        Figure("a + b", "modify_dn", "per_sent", None, None, needs="c", kind="server"),
+        Figure("load1", "*", "response_time", "p99", 7.0, sample=9, kind="agent"),
+        Figure("load.1", "*", "clock_offset", None, -7.0, kind="agent"),
+        Figure(
+            *("", "*", "after", None, 3.0, Estimate(3.0, 3.0, math.inf)),
+            kind="replication",
+        ),
+    ],
+    ids=lambda figure: figure.name,
 )
-def test_a_result_gives_the_figures_that_were_written(
-    operation: str, metric: str, statistic: str | None
-) -> None:
-    figure = Figure("readers", operation, metric, statistic, 1.5, sample=7)
+def test_a_result_gives_the_figures_that_were_written(figure: Figure) -> None:
     assert figures_in({"figures": figures_json([figure])}) == [figure]
