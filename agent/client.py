@@ -157,6 +157,8 @@ class _Link:
         #: together they are as good as a heartbeat.
         self._signed_s = self._heard_s = -math.inf
         self._stub: AgentServiceStub | None = None
+        #: The stream of intervals over this connection.
+        self._reports: Any = None
         self._is_away = False
         #: The agent has announced its end: the connection may end now.
         self._is_leaving = False
@@ -185,7 +187,7 @@ class _Link:
                 else:
                     self._note(error)
             finally:
-                self._session_id = self._stub = None
+                self._session_id = self._stub = self._reports = None
             lasted_s = time.monotonic() - connected_at
             if self._has_delivered or lasted_s > _BACK_OFF_S[1]:
                 back_off_s = _BACK_OFF_S[0]
@@ -389,22 +391,23 @@ class _Link:
         self, stub: AgentServiceStub, entries: Sequence[pb.SpoolEntry]
     ) -> Sequence[pb.ReportReply]:
         """Intervals, or one report of another kind; the answer to each."""
-        calls = {
-            "interval": stub.ReportInterval,
-            "progress": stub.ReportProgress,
-            "monitor": stub.ReportMonitor,
-        }
-        kind = entries[0].WhichOneof("kind")
-        if kind == "interval":
-            for entry in entries:
-                entry.interval.session_id = self._session_id or ""
-            self._signed_s = time.monotonic()
-        if len(entries) == 1:
-            report = getattr(entries[0], kind)
+        entry = entries[0]
+        if not entry.HasField("interval"):
+            kind = entry.WhichOneof("kind")
+            calls = {"progress": stub.ReportProgress, "monitor": stub.ReportMonitor}
+            report = getattr(entry, kind)
             answer = await calls[kind](report, timeout=_REPORT_TIMEOUT_S)
             return [readable(answer, self._address)]
-        reports = pb.IntervalReports(reports=[entry.interval for entry in entries])
-        answer = await stub.ReportIntervals(reports, timeout=_REPORT_TIMEOUT_S)
+        if self._reports is None or self._reports.done():
+            self._reports = stub.Reports()
+        request = pb.IntervalReports(
+            session_id=self._session_id or "",
+            reports=[entry.interval for entry in entries],
+        )
+        self._signed_s = time.monotonic()
+        async with asyncio.timeout(_REPORT_TIMEOUT_S):
+            await self._reports.write(request)
+            answer = await anext(aiter(self._reports), pb.IntervalReplies())
         replies: Sequence[pb.ReportReply] = readable(answer, self._address).replies
         if len(replies) != len(entries):
             raise ProtocolError(f"{len(replies)} answers to {len(entries)} reports")

@@ -38,6 +38,9 @@ from ldapslam.transport.messages import (
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25
+#: A run's agents send their reports of an interval one after the other: this apart, or
+#: closer, so that all are sent within half an interval.
+_APART_S = 0.001
 
 
 class AgentSession:
@@ -174,8 +177,8 @@ class Slot:
         self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
         self._events = asyncio.Queue()
         self._assignments: dict[str, RunAssignment] = {}
-        #: Run -> the coordinator's attempt, and the identity of its store.
-        self._origins: dict[str, tuple[int, str]] = {}
+        #: Run -> what reports need of the order to prepare it.
+        self._orders: dict[str, RunAssignment] = {}
         self._child: EngineChild | None = None
         self._listeners: set[asyncio.Task[None]] = set()
 
@@ -192,7 +195,12 @@ class Slot:
 
     def prepare(self, run: RunAssignment) -> None:
         self._assignments[run.run_id] = run
-        self._origins[run.run_id] = run.attempt, run.store_id
+        self._orders[run.run_id] = RunAssignment(
+            attempt=run.attempt,
+            store_id=run.store_id,
+            agent_index=run.agent_index,
+            agent_count=run.agent_count,
+        )
         self.post(machine.PrepareReceived(run.run_id, run.coordinator_timeout_ns))
 
     async def serve(self) -> None:
@@ -234,23 +242,27 @@ class Slot:
             case machine.RefuseEvent(event, state):
                 _log.debug("refused in state %s: %r", state, event)
             case machine.ReportInterval(run_id, sequence, snapshot):
+                order = self._order(run_id)
                 interval = agent_pb2.IntervalReport(
                     run_id=run_id,
                     agent=self.settings.name,
                     epoch=self.spool.epoch,
-                    attempt=self._origin(run_id)[0],
+                    attempt=order.attempt,
                     sequence=sequence,
                     packed=pack(snapshot),
                 )
-                await self._spool(run_id, interval=interval)
+                half_s = (snapshot.end_ns - snapshot.start_ns) / 2e9
+                apart_s = min(_APART_S, half_s / max(1, order.agent_count))
+                delay_s = 0 if snapshot.final else order.agent_index * apart_s
+                await self._spool(run_id, delay_s, interval=interval)
             case _:
                 progress = self._progress(command)
                 await self._spool(progress.run_id, progress=progress)
                 if progress.WhichOneof("kind") in ("finished", "failed"):
-                    self._origins.pop(progress.run_id, None)
+                    self._orders.pop(progress.run_id, None)
 
-    def _origin(self, run_id: str) -> tuple[int, str]:
-        return self._origins.get(run_id, (0, ""))
+    def _order(self, run_id: str) -> RunAssignment:
+        return self._orders.get(run_id, RunAssignment())
 
     def _progress(self, command: machine.Command) -> agent_pb2.ProgressReport:
         run_id: str = getattr(command, "run_id")  # noqa: B009  of every report
@@ -258,7 +270,7 @@ class Slot:
             run_id=run_id,
             agent=self.settings.name,
             epoch=self.spool.epoch,
-            attempt=self._origin(run_id)[0],
+            attempt=self._order(run_id).attempt,
         )
         match command:
             case machine.ReportReady(facts=facts):
@@ -279,10 +291,12 @@ class Slot:
                 raise TypeError(f"not a report: {command!r}")
         return report
 
-    async def _spool(self, run_id: str, **report: Any) -> None:
-        entry = agent_pb2.SpoolEntry(**report, store_id=self._origin(run_id)[1])
+    async def _spool(self, run_id: str, delay_s: float = 0, **report: Any) -> None:
+        """Keep a report, and send it with all before it after `delay_s`."""
+        entry = agent_pb2.SpoolEntry(**report, store_id=self._order(run_id).store_id)
         is_on_disk = await asyncio.to_thread(self.spool.append, entry)
-        self._agent.has_reports.set()
+        loop = asyncio.get_running_loop()
+        loop.call_later(delay_s, self._agent.has_reports.set)
         if not is_on_disk and self._machine.run_id is not None:
             # what cannot be stored must not be measured
             run_id = self._machine.run_id

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -15,7 +15,9 @@ from ldapslam.coordinator.server import run_coordinator
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
+    IntervalReplies,
     IntervalReport,
+    IntervalReports,
     ProgressReport,
     ReportReply,
 )
@@ -38,6 +40,13 @@ def finished_run(lasting_fleet: FleetOfProcesses) -> str:
     run_id = lasting_fleet.submit(job_text(duration="200ms"))
     lasting_fleet.wait_for(run_id, *FINAL)
     return run_id
+
+
+def replies(peer: AgentServiceStub, *reports: IntervalReport) -> Sequence[ReportReply]:
+    answer: IntervalReplies = next(
+        peer.Reports(iter([IntervalReports(reports=reports)]))
+    )
+    return answer.replies
 
 
 @pytest.fixture
@@ -69,30 +78,31 @@ def test_a_run_that_is_over_cannot_be_changed(
         before = stored_intervals(store, finished_run)
     stored = [one for one in before if one.agent == "a"]
     attempt = {"attempt": stored[0].attempt}
-    replies = {
-        why: peer.ReportInterval(report)
-        for why, report in {
-            "another attempt": interval(finished_run, 0),
-            "part has ended": interval(finished_run, len(stored), **attempt),
-        }.items()
-    }
-    assert {one.status for one in replies.values()} == {REFUSED}
-    assert all(why in reply.detail for why, reply in replies.items())
     again = interval(finished_run, 0, **attempt)
     again.packed = stored[0].record.packed
-    assert peer.ReportInterval(again).status == DUPLICATE
+    other_attempt, after_end, repeated = replies(
+        peer,
+        interval(finished_run, 0),
+        interval(finished_run, len(stored), **attempt),
+        again,
+    )
+    assert other_attempt.status == after_end.status == REFUSED
+    assert "another attempt" in other_attempt.detail
+    assert "part has ended" in after_end.detail
+    assert repeated.status == DUPLICATE
     with lasting_fleet.opened_store() as store:
         assert stored_intervals(store, finished_run) == before
 
 
 def test_who_is_not_known_is_told_so(peer: AgentServiceStub, finished_run: str) -> None:
-    for report in (
+    answers = replies(
+        peer,
         interval("nosuch", 0),
         interval(finished_run, 0, agent="stranger"),
         # a beginning of an id is for people
         interval(finished_run[:-1], 0),
-    ):
-        assert peer.ReportInterval(report).status == REFUSED
+    )
+    assert [one.status for one in answers] == [REFUSED] * 3
     assert not peer.Heartbeat(HeartbeatRequest(session_id="nosuch")).known
 
 
@@ -102,9 +112,8 @@ def test_a_report_that_makes_no_sense_is_refused_with_the_reason(
     rows = [OperationRow(stream="readers", operation="other")]
     snapshot = snapshot_of(rows, phase="measure", end_ns=1)
     part = part_of(lasting_fleet, finished_run)
-    reply = peer.ReportInterval(
-        interval(finished_run, 9, packed=pack(snapshot), attempt=part.attempt)
-    )
+    report = interval(finished_run, 9, packed=pack(snapshot), attempt=part.attempt)
+    (reply,) = replies(peer, report)
     assert reply.status == REFUSED
     assert "stream 'readers' has names of no operation" in reply.detail
     empty = ProgressReport(
