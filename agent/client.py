@@ -157,8 +157,6 @@ class _Link:
         #: together they are as good as a heartbeat.
         self._signed_s = self._heard_s = -math.inf
         self._stub: AgentServiceStub | None = None
-        #: The stream of intervals over this connection.
-        self._reports: Any = None
         self._is_away = False
         #: The agent has announced its end: the connection may end now.
         self._is_leaving = False
@@ -187,7 +185,7 @@ class _Link:
                 else:
                     self._note(error)
             finally:
-                self._session_id = self._stub = self._reports = None
+                self._session_id = self._stub = None
             lasted_s = time.monotonic() - connected_at
             if self._has_delivered or lasted_s > _BACK_OFF_S[1]:
                 back_off_s = _BACK_OFF_S[0]
@@ -358,7 +356,7 @@ class _Link:
         return self._heard_s
 
     async def _deliver(self, stub: AgentServiceStub) -> None:
-        spool = self._session.spool
+        spool, reports = self._session.spool, stub.Reports()
         while True:
             self._session.has_reports.clear()
             try:
@@ -370,10 +368,12 @@ class _Link:
             if not waiting:
                 await self._session.has_reports.wait()
                 continue
-            sent_s = time.monotonic()
+            sent_s, entries = time.monotonic(), [entry for _, entry in waiting]
+            if reports.done():  # an error ended it
+                reports = stub.Reports()
             try:
                 with rpc_errors(self._address):
-                    replies = await self._send(stub, [entry for _, entry in waiting])
+                    replies = await self._send(stub, reports, entries)
             except StoreError as error:
                 # the coordinator is there: keep the connection
                 _log.warning("report %d is not taken yet: %s", waiting[0][0], error)
@@ -388,26 +388,23 @@ class _Link:
             await asyncio.to_thread(_settle, spool, numbers, replies)
 
     async def _send(
-        self, stub: AgentServiceStub, entries: Sequence[pb.SpoolEntry]
+        self, stub: AgentServiceStub, reports: Any, entries: Sequence[pb.SpoolEntry]
     ) -> Sequence[pb.ReportReply]:
         """Intervals, or one report of another kind; the answer to each."""
-        entry = entries[0]
-        if not entry.HasField("interval"):
-            kind = entry.WhichOneof("kind")
-            calls = {"progress": stub.ReportProgress, "monitor": stub.ReportMonitor}
-            report = getattr(entry, kind)
+        calls = {"progress": stub.ReportProgress, "monitor": stub.ReportMonitor}
+        kind = entries[0].WhichOneof("kind")
+        if kind in calls:
+            report = getattr(entries[0], kind)
             answer = await calls[kind](report, timeout=_REPORT_TIMEOUT_S)
             return [readable(answer, self._address)]
-        if self._reports is None or self._reports.done():
-            self._reports = stub.Reports()
         request = pb.IntervalReports(
             session_id=self._session_id or "",
             reports=[entry.interval for entry in entries],
         )
         self._signed_s = time.monotonic()
         async with asyncio.timeout(_REPORT_TIMEOUT_S):
-            await self._reports.write(request)
-            answer = await anext(aiter(self._reports), pb.IntervalReplies())
+            await reports.write(request)
+            answer = await anext(aiter(reports), pb.IntervalReplies())
         replies: Sequence[pb.ReportReply] = readable(answer, self._address).replies
         if len(replies) != len(entries):
             raise ProtocolError(f"{len(replies)} answers to {len(entries)} reports")

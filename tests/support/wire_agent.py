@@ -64,6 +64,8 @@ class WireAgent:
             )
         )
         self._session = reply.session_id
+        # now: gRPC drops calls that a busy coordinator does not begin within 30 s
+        self._reports = self._stub.Reports()
         self._heartbeat_s = reply.heartbeat_interval_ns / 1e9
         for _ in range(3):  # of the first, nothing is known before the second
             await self._heartbeat()
@@ -129,7 +131,6 @@ class WireAgent:
             for sequence, one in enumerate(packed, self._reported)
         ]
         self._signed_s = time.monotonic()
-        self._reports = self._reports or self._stub.Reports()
         request = pb.IntervalReports(session_id=self._session, reports=reports)
         await self._reports.write(request)
         for reply in (await self._reports.read()).replies:
