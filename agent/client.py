@@ -402,9 +402,9 @@ class _Link:
             reports=[entry.interval for entry in entries],
         )
         self._signed_s = time.monotonic()
-        async with asyncio.timeout(_REPORT_TIMEOUT_S):
-            await reports.write(request)
-            answer = await anext(aiter(reports), pb.IntervalReplies())
+        # without a time limit: heartbeats tell whether the coordinator is there
+        await reports.write(request)
+        answer = await anext(aiter(reports), pb.IntervalReplies())
         replies: Sequence[pb.ReportReply] = readable(answer, self._address).replies
         if len(replies) != len(entries):
             raise ProtocolError(f"{len(replies)} answers to {len(entries)} reports")

@@ -230,15 +230,10 @@ class AgentService(AgentServiceServicer):
     async def take_intervals(
         self, request: agent_pb2.IntervalReports
     ) -> agent_pb2.IntervalReplies:
-        """Commit intervals together; the replies are the acknowledgements. With an
-        error, which is raised when all are done, the agent sends them all again."""
+        """Commit intervals together; the replies are the acknowledgements. After an
+        error of one the agent sends them all again."""
         self._hear(request.session_id)
-        taking = map(self._take_interval, request.reports)
-        replies = []
-        for result in await asyncio.gather(*taking, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-            replies.append(result)
+        replies = await asyncio.gather(*map(self._take_interval, request.reports))
         # again, as a commit may take long: the agent's lease counts from now
         self._hear(request.session_id)
         return agent_pb2.IntervalReplies(replies=replies)

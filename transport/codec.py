@@ -151,9 +151,6 @@ def rpc_errors(address: str) -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         raise error_of_rpc(error, address) from error
-    except TimeoutError as error:
-        no_answer = _ENDS[grpc.StatusCode.DEADLINE_EXCEEDED]
-        raise CoordinatorUnreachable(address, no_answer) from error
 
 
 def readable(message: _Message | None, address: str) -> _Message:
