@@ -367,8 +367,10 @@ class _Link:
                 continue
             if not waiting:
                 await self._session.has_reports.wait()
+                await asyncio.sleep(self._session.report_delay_s)
                 continue
-            sent_s, entries = time.monotonic(), [entry for _, entry in waiting]
+            numbers, entries = zip(*waiting, strict=True)
+            sent_s = time.monotonic()
             if reports.done():  # an error ended it
                 reports = stub.Reports()
             try:
@@ -376,26 +378,24 @@ class _Link:
                     replies = await self._send(stub, reports, entries)
             except StoreError as error:
                 # the coordinator is there: keep the connection
-                _log.warning("report %d is not taken yet: %s", waiting[0][0], error)
+                _log.warning("report %d is not taken yet: %s", numbers[0], error)
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue
             self._has_delivered = True
             is_taken = any(one.status != _REFUSED for one in replies)
             is_soon = time.monotonic() < sent_s + _SOON_S
-            if waiting[0][1].HasField("interval") and is_taken and is_soon:
+            if entries[0].HasField("interval") and is_taken and is_soon:
                 self._signed_s = self._note_heard()
-            numbers = [number for number, _ in waiting]
             await asyncio.to_thread(_settle, spool, numbers, replies)
 
     async def _send(
         self, stub: AgentServiceStub, reports: Any, entries: Sequence[pb.SpoolEntry]
     ) -> Sequence[pb.ReportReply]:
         """Intervals, or one report of another kind; the answer to each."""
-        calls = {"progress": stub.ReportProgress, "monitor": stub.ReportMonitor}
         kind = entries[0].WhichOneof("kind")
-        if kind in calls:
-            report = getattr(entries[0], kind)
-            answer = await calls[kind](report, timeout=_REPORT_TIMEOUT_S)
+        if kind != "interval":
+            call = stub.ReportProgress if kind == "progress" else stub.ReportMonitor
+            answer = await call(getattr(entries[0], kind), timeout=_REPORT_TIMEOUT_S)
             return [readable(answer, self._address)]
         request = pb.IntervalReports(
             session_id=self._session_id or "",

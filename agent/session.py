@@ -38,9 +38,8 @@ from ldapslam.transport.messages import (
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25
-#: A run's agents send their reports of an interval one after the other: this apart, or
-#: closer, so that all are sent within half an interval.
-_APART_S = 0.001
+#: Agents of a run send reports this apart by their index, each at one of these places.
+_APART_S, _PLACES = 0.001, 500
 
 
 class AgentSession:
@@ -63,6 +62,8 @@ class AgentSession:
         #: From the order to prepare on.
         self._slot_of: dict[str, Slot] = {}
         self._left: list[machine.LeaveFleet] = []
+        #: How long reports wait before they are sent.
+        self.report_delay_s = 0.0
         self.monitored = MonitoredRuns(settings, spool, self.has_reports)
         if len(spool):
             self.has_reports.set()
@@ -177,8 +178,8 @@ class Slot:
         self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
         self._events = asyncio.Queue()
         self._assignments: dict[str, RunAssignment] = {}
-        #: Run -> what reports need of the order to prepare it.
-        self._orders: dict[str, RunAssignment] = {}
+        #: Run -> the coordinator's attempt, and the identity of its store.
+        self._origins: dict[str, tuple[int, str]] = {}
         self._child: EngineChild | None = None
         self._listeners: set[asyncio.Task[None]] = set()
 
@@ -195,12 +196,8 @@ class Slot:
 
     def prepare(self, run: RunAssignment) -> None:
         self._assignments[run.run_id] = run
-        self._orders[run.run_id] = RunAssignment(
-            attempt=run.attempt,
-            store_id=run.store_id,
-            agent_index=run.agent_index,
-            agent_count=run.agent_count,
-        )
+        self._origins[run.run_id] = run.attempt, run.store_id
+        self._agent.report_delay_s = run.agent_index % _PLACES * _APART_S
         self.post(machine.PrepareReceived(run.run_id, run.coordinator_timeout_ns))
 
     async def serve(self) -> None:
@@ -242,27 +239,23 @@ class Slot:
             case machine.RefuseEvent(event, state):
                 _log.debug("refused in state %s: %r", state, event)
             case machine.ReportInterval(run_id, sequence, snapshot):
-                order = self._order(run_id)
                 interval = agent_pb2.IntervalReport(
                     run_id=run_id,
                     agent=self.settings.name,
                     epoch=self.spool.epoch,
-                    attempt=order.attempt,
+                    attempt=self._origin(run_id)[0],
                     sequence=sequence,
                     packed=pack(snapshot),
                 )
-                half_s = (snapshot.end_ns - snapshot.start_ns) / 2e9
-                apart_s = min(_APART_S, half_s / max(1, order.agent_count))
-                delay_s = 0 if snapshot.final else order.agent_index * apart_s
-                await self._spool(run_id, delay_s, interval=interval)
+                await self._spool(run_id, interval=interval)
             case _:
                 progress = self._progress(command)
                 await self._spool(progress.run_id, progress=progress)
                 if progress.WhichOneof("kind") in ("finished", "failed"):
-                    self._orders.pop(progress.run_id, None)
+                    self._origins.pop(progress.run_id, None)
 
-    def _order(self, run_id: str) -> RunAssignment:
-        return self._orders.get(run_id, RunAssignment())
+    def _origin(self, run_id: str) -> tuple[int, str]:
+        return self._origins.get(run_id, (0, ""))
 
     def _progress(self, command: machine.Command) -> agent_pb2.ProgressReport:
         run_id: str = getattr(command, "run_id")  # noqa: B009  of every report
@@ -270,7 +263,7 @@ class Slot:
             run_id=run_id,
             agent=self.settings.name,
             epoch=self.spool.epoch,
-            attempt=self._order(run_id).attempt,
+            attempt=self._origin(run_id)[0],
         )
         match command:
             case machine.ReportReady(facts=facts):
@@ -291,12 +284,10 @@ class Slot:
                 raise TypeError(f"not a report: {command!r}")
         return report
 
-    async def _spool(self, run_id: str, delay_s: float = 0, **report: Any) -> None:
-        """Keep a report, and send it with all before it after `delay_s`."""
-        entry = agent_pb2.SpoolEntry(**report, store_id=self._order(run_id).store_id)
+    async def _spool(self, run_id: str, **report: Any) -> None:
+        entry = agent_pb2.SpoolEntry(**report, store_id=self._origin(run_id)[1])
         is_on_disk = await asyncio.to_thread(self.spool.append, entry)
-        loop = asyncio.get_running_loop()
-        loop.call_later(delay_s, self._agent.has_reports.set)
+        self._agent.has_reports.set()
         if not is_on_disk and self._machine.run_id is not None:
             # what cannot be stored must not be measured
             run_id = self._machine.run_id

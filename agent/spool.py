@@ -173,10 +173,7 @@ class Spool:
         after an interval the intervals that follow it, as far as they fit a message."""
         found: list[tuple[int, SpoolEntry]] = []
         size_bytes = after = 0
-        while len(found) < MOST_REPORTS:
-            one = self.first(after)
-            if one is None:
-                break
+        while len(found) < MOST_REPORTS and (one := self.first(after)) is not None:
             after, entry = one
             size_bytes += len(entry.interval.packed)
             is_alone = not entry.HasField("interval")

@@ -123,8 +123,7 @@ class Guard:
 
     def _unary(self, method: str, handler: Handler) -> Callable[..., Any]:
         async def call(content: bytes, context: Context) -> Any:
-            async with self._refusing(method, context):
-                self._admit(method, context)
+            async with self._admitted(method, context):
                 request = _read(method, handler, content)
 
                 async def answer() -> Any:
@@ -150,8 +149,7 @@ class Guard:
         """`content` of the call is a request, or the stream of them."""
 
         async def call(content: Any, context: Context) -> None:
-            async with self._refusing(method, context):
-                identity = self._admit(method, context)
+            async with self._admitted(method, context) as identity:
                 if handler.unary_stream is not None:
                     request = _read(method, handler, content)
                     answer = handler.unary_stream(request, context)
@@ -167,28 +165,27 @@ class Guard:
         return call
 
     @contextlib.asynccontextmanager
-    async def _refusing(self, method: str, context: Context) -> AsyncIterator[None]:
-        """Within, an error refuses the call, and the audit has who was refused."""
+    async def _admitted(
+        self, method: str, context: Context
+    ) -> AsyncIterator[Identity | None]:
+        """Check the caller, and make it that of the call. Within, an error refuses the
+        call, and the audit has who was refused."""
         peer = str(context.peer())[:100]
         access.enter(Caller("", STRANGER, peer))
         async with errors_to(context):
             try:
-                yield
+                identity = self._identity(context)
+                if identity is None:
+                    access.enter(Caller("", LOCAL, peer))
+                else:
+                    access.enter(Caller(identity.name, identity.role, peer))
+                    self._check_certificate(identity)
+                access.check_role(method, access.caller())
+                yield identity
             except AccessRefused as error:
                 if peer:
                     self._audit.refused(access.caller(), method, str(error))
                 raise
-
-    def _admit(self, method: str, context: Context) -> Identity | None:
-        """Check the caller, and make it that of the call."""
-        peer, identity = access.caller().peer, self._identity(context)
-        if identity is None:
-            access.enter(Caller("", LOCAL, peer))
-        else:
-            access.enter(Caller(identity.name, identity.role, peer))
-            self._check_certificate(identity)
-        access.check_role(method, access.caller())
-        return identity
 
     @contextlib.contextmanager
     def _counted(self, method: str) -> Iterator[None]:

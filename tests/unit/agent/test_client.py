@@ -153,7 +153,10 @@ def deliver(folder: Path, sequences: range, stub: _Stub) -> None:
 
         reports = SimpleNamespace(clear=lambda: None, wait=wait)
         session: Any = SimpleNamespace(
-            spool=spool, has_reports=reports, post=lambda _: None
+            spool=spool,
+            has_reports=reports,
+            report_delay_s=0,
+            post=lambda _: None,
         )
         link = client._Link("unix:nowhere", session, None, has_joined=False)
         link._session_id = "s"
