@@ -60,6 +60,7 @@ _Report = (
     agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
 )
 
+_COMMITTED = agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 _REPEATED = agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
 
 
@@ -262,10 +263,7 @@ class AgentService(AgentServiceServicer):
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
             run.note_progress(report.agent, record.end_ns)
-        status = agent_pb2.ReportReply.Status
-        return agent_pb2.ReportReply(
-            status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE
-        )
+        return _COMMITTED if taken.is_new else _REPEATED
 
     async def ReportProgress(
         self, report: agent_pb2.ProgressReport, context: Context
@@ -308,7 +306,7 @@ class AgentService(AgentServiceServicer):
             if run is not None:
                 run.feed(run_machine.StoreFailed(error))
             raise
-        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+        return _COMMITTED
 
     async def ReportMonitor(
         self, report: monitor_pb2.MonitorReport, context: Context
@@ -342,7 +340,7 @@ class AgentService(AgentServiceServicer):
             run.add_monitor_facts(news.facts)
             run.feed(news.event)
         await self._writer.flush(run_id)
-        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+        return _COMMITTED
 
     async def _add_monitor_report(
         self,

@@ -102,11 +102,7 @@ class _Handlers:
         return self._channel.stream_stream(f"/{_SERVICE}/Reports")()
 
     async def _send_on_another(self, request: bytes) -> None:
-        stream = self._open_stream()
-        try:
-            await _exchange(stream, request)
-        finally:
-            stream.cancel()
+        await _exchange(self._open_stream(), request)
 
     async def _report(
         self,
