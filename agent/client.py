@@ -356,7 +356,7 @@ class _Link:
         return self._heard_s
 
     async def _deliver(self, stub: AgentServiceStub) -> None:
-        spool = self._session.spool
+        spool, reports = self._session.spool, stub.Reports()
         while True:
             self._session.has_reports.clear()
             try:
@@ -367,44 +367,44 @@ class _Link:
                 continue
             if not waiting:
                 await self._session.has_reports.wait()
+                await asyncio.sleep(self._session.report_delay_s)
                 continue
+            numbers, entries = zip(*waiting, strict=True)
             sent_s = time.monotonic()
+            if reports.done():  # an error ended it
+                reports = stub.Reports()
             try:
                 with rpc_errors(self._address):
-                    replies = await self._send(stub, [entry for _, entry in waiting])
+                    replies = await self._send(stub, reports, entries)
             except StoreError as error:
                 # the coordinator is there: keep the connection
-                _log.warning("report %d is not taken yet: %s", waiting[0][0], error)
+                _log.warning("report %d is not taken yet: %s", numbers[0], error)
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue
             self._has_delivered = True
             is_taken = any(one.status != _REFUSED for one in replies)
             is_soon = time.monotonic() < sent_s + _SOON_S
-            if waiting[0][1].HasField("interval") and is_taken and is_soon:
+            if entries[0].HasField("interval") and is_taken and is_soon:
                 self._signed_s = self._note_heard()
-            numbers = [number for number, _ in waiting]
             await asyncio.to_thread(_settle, spool, numbers, replies)
 
     async def _send(
-        self, stub: AgentServiceStub, entries: Sequence[pb.SpoolEntry]
+        self, stub: AgentServiceStub, reports: Any, entries: Sequence[pb.SpoolEntry]
     ) -> Sequence[pb.ReportReply]:
         """Intervals, or one report of another kind; the answer to each."""
-        calls = {
-            "interval": stub.ReportInterval,
-            "progress": stub.ReportProgress,
-            "monitor": stub.ReportMonitor,
-        }
         kind = entries[0].WhichOneof("kind")
-        if kind == "interval":
-            for entry in entries:
-                entry.interval.session_id = self._session_id or ""
-            self._signed_s = time.monotonic()
-        if len(entries) == 1:
-            report = getattr(entries[0], kind)
-            answer = await calls[kind](report, timeout=_REPORT_TIMEOUT_S)
+        if kind != "interval":
+            call = stub.ReportProgress if kind == "progress" else stub.ReportMonitor
+            answer = await call(getattr(entries[0], kind), timeout=_REPORT_TIMEOUT_S)
             return [readable(answer, self._address)]
-        reports = pb.IntervalReports(reports=[entry.interval for entry in entries])
-        answer = await stub.ReportIntervals(reports, timeout=_REPORT_TIMEOUT_S)
+        request = pb.IntervalReports(
+            session_id=self._session_id or "",
+            reports=[entry.interval for entry in entries],
+        )
+        self._signed_s = time.monotonic()
+        # without a time limit: heartbeats tell whether the coordinator is there
+        await reports.write(request)
+        answer = await anext(aiter(reports), pb.IntervalReplies())
         replies: Sequence[pb.ReportReply] = readable(answer, self._address).replies
         if len(replies) != len(entries):
             raise ProtocolError(f"{len(replies)} answers to {len(entries)} reports")

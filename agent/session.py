@@ -38,6 +38,8 @@ from ldapslam.transport.messages import (
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25
+#: Agents of a run send reports this apart by their index, each at one of these places.
+_APART_S, _PLACES = 0.001, 500
 
 
 class AgentSession:
@@ -60,6 +62,8 @@ class AgentSession:
         #: From the order to prepare on.
         self._slot_of: dict[str, Slot] = {}
         self._left: list[machine.LeaveFleet] = []
+        #: How long reports wait before they are sent.
+        self.report_delay_s = 0.0
         self.monitored = MonitoredRuns(settings, spool, self.has_reports)
         if len(spool):
             self.has_reports.set()
@@ -193,6 +197,7 @@ class Slot:
     def prepare(self, run: RunAssignment) -> None:
         self._assignments[run.run_id] = run
         self._origins[run.run_id] = run.attempt, run.store_id
+        self._agent.report_delay_s = run.agent_index % _PLACES * _APART_S
         self.post(machine.PrepareReceived(run.run_id, run.coordinator_timeout_ns))
 
     async def serve(self) -> None:

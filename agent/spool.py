@@ -35,7 +35,7 @@ from ldapslam.transport.messages import MOST_REPORTS
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
-#: Intervals of one call, unless the first is larger.
+#: Intervals of one message, unless the first is larger.
 _MOST_TOGETHER_BYTES = 1 << 18
 
 
@@ -170,13 +170,10 @@ class Spool:
 
     def waiting(self) -> list[tuple[int, SpoolEntry]]:
         """What is delivered next, with the numbers: the oldest report (`first`), and
-        after an interval the intervals that follow it, as far as they fit a call."""
+        after an interval the intervals that follow it, as far as they fit a message."""
         found: list[tuple[int, SpoolEntry]] = []
         size_bytes = after = 0
-        while len(found) < MOST_REPORTS:
-            one = self.first(after)
-            if one is None:
-                break
+        while len(found) < MOST_REPORTS and (one := self.first(after)) is not None:
             after, entry = one
             size_bytes += len(entry.interval.packed)
             is_alone = not entry.HasField("interval")

@@ -2,10 +2,11 @@
 """What a fleet costs its coordinator: agents in name, the real protocol, an interval of
 1 s of six operations.
 
-python benchmarks/fleet.py [--agents 10 100 1000] [--seconds 40] [--store URL]
+python benchmarks/fleet.py [--agents 10 100 1000] [--seconds 40] [--store URL] [--plain]
 
-The coordinator has one CPU for itself, the agents the others. CPU is the process's,
-from the first interval to the last one's commit; `ready` is how long before T0 the last
+Over TCP with certificates, or with --plain over a Unix socket without. The coordinator
+has one CPU for itself, the agents the others. CPU is that of its processes, from the
+first interval to the commit of the last; `ready` is how long before T0 the last
 agent had its order, and `committed` the time from an interval's end to the answer that
 it is in the store. The judge is the process that finds the verdict, and its helpers.
 """
@@ -18,6 +19,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 # the agents are the tests'
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -36,6 +39,8 @@ from ldapslam.proto import common_pb2 as pb
 from ldapslam.reports.judge import COMMAND
 from ldapslam.results.packing import pack
 from ldapslam.transport.messages import MOST_REPORTS
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role
 from support.endurance import resident_bytes
 from support.histograms import packed_of
 from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
@@ -71,7 +76,7 @@ def job_text(agents: int, seconds: int) -> str:
         {
             "name": "fleet",
             "targets": {"replica": "ldap://127.0.0.1:1"},
-            "agents": {"count": agents},
+            "agents": {"count": agents, "wait": "2m"},
             "run": {"duration": f"{seconds}s", "interval": "1s"},
             "streams": [
                 {
@@ -143,20 +148,32 @@ def _operation(rng: np.random.Generator, name: str) -> OperationRow:
 
 
 def serve_agents(
-    address: str, names: Sequence[str], seconds: int, pipe: Any, seed: int
+    address: str,
+    tls: Sequence[Path | None],
+    names: Sequence[str],
+    seconds: int,
+    spread_s: float,
+    pipe: Any,
 ) -> None:
     """A process of agents; tells when all are there, and at the end what they saw."""
-    asyncio.run(_serve_agents(address, names, seconds, pipe, seed))
+    asyncio.run(_serve_agents(address, tls, names, seconds, spread_s, pipe))
 
 
 async def _serve_agents(
-    address: str, names: Sequence[str], seconds: int, pipe: Any, seed: int
+    address: str,
+    tls: Sequence[Path | None],
+    names: Sequence[str],
+    seconds: int,
+    spread_s: float,
+    pipe: Any,
 ) -> None:
-    rng = np.random.default_rng(seed)
     reports = Reports()
-    agents = [WireAgent(name, address) for name in names]
+    agents = [
+        WireAgent(*one) for one in zip(names, [address] * len(names), tls, strict=True)
+    ]
+    places = np.arange(len(agents)) / len(agents)
     tasks = []
-    for agent, delay in zip(agents, rng.random(len(agents)), strict=True):
+    for agent, delay in zip(agents, places, strict=True):
         await agent.register()
         # at once: an agent that is silent for 4 s is lost
         tasks.append(asyncio.create_task(agent.follow()))
@@ -165,7 +182,7 @@ async def _serve_agents(
     run_id = await asyncio.to_thread(pipe.recv)
     await asyncio.gather(*(agent.begin() for agent in agents))
     took_s: list[float] = []
-    delays = rng.random(len(agents)) * 0.02
+    delays = spread_s * places
 
     async def report(agent: WireAgent, place: int) -> None:
         index = 0
@@ -206,19 +223,42 @@ async def _beat(agent: WireAgent, delay_s: float) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    process = psutil.Process(pid)
+    each = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    # with the children that have ended
+    return sum(sum(times[:4]) for times in each)
 
 
-def measure(agents: int, seconds: int, store: str | None) -> dict[str, float]:
+def measure(
+    agents: int, seconds: int, store: str | None, *, plain: bool
+) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="slam-fleet-") as folder:
-        address, file = f"unix:{folder}/coordinator", Path(folder) / "results.sqlite"
+        file = Path(folder) / "results.sqlite"
+        names = [f"agent{number:04d}" for number in range(agents)]
         command = [sys.executable, "-m", "ldapslam.cli.main", "coordinator"]
-        command += ["--listen", address, "--store", store or str(file)]
-        coordinator = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        command += ["--store", store or str(file)]
+        tls: list[Path | None] = [None] * agents
+        operator: Path | None = None
+        if plain:
+            address = f"unix:{folder}/coordinator"
+        else:
+            address = "127.0.0.1:0"
+            pki = Authority.create(Path(folder) / "pki", "fleet")
+            pki.issue("coordinator", Role.COORDINATOR, ["127.0.0.1"])
+            operator = pki.issue("operator", Role.OPERATOR)
+            command += ["--pki", str(pki.folder)]
+            tls = [pki.issue(name, Role.AGENT) for name in names]
+        command += ["--listen", address]
+        log = Path(folder) / "log"
+        with log.open("w") as errors:
+            os.environ.pop("LDAPSLAM_TLS", None)  # of the operator before
+            coordinator = subprocess.Popen(command, stderr=errors)
         try:
             os.sched_setaffinity(coordinator.pid, {0})
-            row, run_id = _measure(agents, seconds, address, coordinator.pid, file)
+            address = _address_in(log)
+            if operator is not None:
+                os.environ["LDAPSLAM_TLS"] = str(operator)
+            row, run_id = _measure(names, tls, seconds, address, coordinator.pid, file)
         finally:
             coordinator.terminate()
             coordinator.wait()
@@ -243,20 +283,25 @@ def _judge(store: str, run_id: str) -> dict[str, float]:
 
 
 def _measure(
-    agents: int, seconds: int, address: str, pid: int, file: Path
+    names: Sequence[str],
+    tls: Sequence[Path | None],
+    seconds: int,
+    address: str,
+    pid: int,
+    file: Path,
 ) -> tuple[dict[str, float], str]:
     others = os.sched_getaffinity(0) - {0} or {0}
     os.sched_setaffinity(0, others)
-    _wait_for(Path(address.removeprefix("unix:")))
-    names = [f"agent{number:04d}" for number in range(agents)]
+    agents = len(names)
+    # as agents do
+    spread_s = min(0.001 * agents, 0.5)
     context = multiprocessing.get_context("spawn")
     processes, pipes = [], []
     for start in range(0, agents, _PER_PROCESS):
         ours, theirs = context.Pipe()
-        chosen = names[start : start + _PER_PROCESS]
-        process = context.Process(
-            target=serve_agents, args=(address, chosen, seconds, theirs, start)
-        )
+        chosen = slice(start, start + _PER_PROCESS)
+        arguments = (address, tls[chosen], names[chosen], seconds, spread_s, theirs)
+        process = context.Process(target=serve_agents, args=arguments)
         process.start()
         processes.append(process)
         pipes.append(ours)
@@ -294,12 +339,15 @@ def _measure(
     return row, run_id
 
 
-def _wait_for(socket: Path) -> None:
-    until_s = time.monotonic() + 30
-    while not socket.exists():
+def _address_in(log: Path) -> str:
+    until_s = time.monotonic() + 60
+    while not (
+        found := re.search("^coordinator on (.*), store", log.read_text(), re.M)
+    ):
         if time.monotonic() > until_s:
-            raise SystemExit("the coordinator did not start")
+            raise SystemExit(f"the coordinator did not start: {log.read_text()}")
         time.sleep(0.05)
+    return found[1]
 
 
 def main() -> None:
@@ -308,8 +356,12 @@ def main() -> None:
     parser.add_argument("--agents", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--store", help="URL of an empty store; else a file")
+    parser.add_argument("--plain", action="store_true", help="no certificates")
     chosen = parser.parse_args()
-    rows = [measure(one, chosen.seconds, chosen.store) for one in chosen.agents]
+    rows = [
+        measure(one, chosen.seconds, chosen.store, plain=chosen.plain)
+        for one in chosen.agents
+    ]
     for name in rows[0]:
         print(f"{name:<30}", *(f"{row[name]:>10,.2f}" for row in rows))
 

@@ -60,6 +60,7 @@ _Report = (
     agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
 )
 
+_COMMITTED = agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 _REPEATED = agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
 
 
@@ -220,11 +221,27 @@ class AgentService(AgentServiceServicer):
             self._fleet.feed(fleet_machine.AgentLeft(name, request.reason))
         return agent_pb2.LeaveReply()
 
-    async def ReportInterval(
-        self, report: agent_pb2.IntervalReport, context: Context
+    async def Reports(
+        self, requests: AsyncIterator[agent_pb2.IntervalReports], context: Context
+    ) -> AsyncGenerator[agent_pb2.IntervalReplies, None]:
+        """Take an agent's intervals until it hangs up."""
+        async for request in requests:
+            yield await self.take_intervals(request)
+
+    async def take_intervals(
+        self, request: agent_pb2.IntervalReports
+    ) -> agent_pb2.IntervalReplies:
+        """Commit intervals together; the replies are the acknowledgements. After an
+        error of one the agent sends them all again."""
+        self._hear(request.session_id)
+        replies = await asyncio.gather(*map(self._take_interval, request.reports))
+        # again, as a commit may take long: the agent's lease counts from now
+        self._hear(request.session_id)
+        return agent_pb2.IntervalReplies(replies=replies)
+
+    async def _take_interval(
+        self, report: agent_pb2.IntervalReport
     ) -> agent_pb2.ReportReply:
-        """Commit an interval; the reply is the acknowledgement."""
-        self._hear(report.session_id)
         try:
             run_record, part = await self._admit(report)
             record, snapshot = await _read(report, run_record)
@@ -246,26 +263,7 @@ class AgentService(AgentServiceServicer):
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
             run.note_progress(report.agent, record.end_ns)
-        # again, as a commit may take long: the agent's lease counts from now
-        self._hear(report.session_id)
-        status = agent_pb2.ReportReply.Status
-        return agent_pb2.ReportReply(
-            status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE
-        )
-
-    async def ReportIntervals(
-        self, request: agent_pb2.IntervalReports, context: Context
-    ) -> agent_pb2.IntervalReplies:
-        """Commit intervals together. With an error, which is raised when all are done,
-        the agent sends them all again."""
-        calls = [self.ReportInterval(report, context) for report in request.reports]
-        became = await asyncio.gather(*calls, return_exceptions=True)
-        replies = []
-        for one in became:
-            if isinstance(one, BaseException):
-                raise one
-            replies.append(one)
-        return agent_pb2.IntervalReplies(replies=replies)
+        return _COMMITTED if taken.is_new else _REPEATED
 
     async def ReportProgress(
         self, report: agent_pb2.ProgressReport, context: Context
@@ -308,7 +306,7 @@ class AgentService(AgentServiceServicer):
             if run is not None:
                 run.feed(run_machine.StoreFailed(error))
             raise
-        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+        return _COMMITTED
 
     async def ReportMonitor(
         self, report: monitor_pb2.MonitorReport, context: Context
@@ -342,7 +340,7 @@ class AgentService(AgentServiceServicer):
             run.add_monitor_facts(news.facts)
             run.feed(news.event)
         await self._writer.flush(run_id)
-        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+        return _COMMITTED
 
     async def _add_monitor_report(
         self,

@@ -41,10 +41,9 @@ _log = logging.getLogger(__name__)
 #: Writes that wait for the store; runs end without it, so they are few.
 MOST_KEPT = 100_000
 #: Reports of one transaction.
-_MOST_TOGETHER = 512
-#: How long the first of them waits for others: so long for each that came together last
-#: time, as a fleet's reports do. One agent's come one after the other.
-_GATHER_EACH_S, _GATHER_MOST_S = 0.002, 0.1
+_MOST_TOGETHER = 256
+#: How long the first of them waits for others.
+_GATHER_S = 0.05
 #: Until a locked store is asked again, unless by `flush`: it holds the thread for long.
 _RETRY_S = 1.0
 
@@ -72,7 +71,6 @@ class StoreWriter:
         self._is_woken = False
         self._reports: deque[_Waiting] = deque()
         self._gathering: asyncio.TimerHandle | None = None
-        self._came = 0
         try:
             self.store = self._executor.submit(Store.open, url).result()
         except BaseException:
@@ -111,8 +109,7 @@ class StoreWriter:
         answer: asyncio.Future[Taken] = loop.create_future()
         self._reports.append((run_id, record, answer))
         if self._gathering is None:
-            wait_s = min(self._came * _GATHER_EACH_S, _GATHER_MOST_S)
-            self._gathering = loop.call_later(wait_s, self._gathered)
+            self._gathering = loop.call_later(_GATHER_S, self._gathered)
         return await answer
 
     def _gathered(self) -> None:
@@ -139,7 +136,6 @@ class StoreWriter:
             taken.append(self._reports.popleft())
         if not taken:
             return
-        self._came = len(taken)
         reports = [(run_id, record) for run_id, record, _ in taken]
         became: Sequence[Taken | Exception]
         try:

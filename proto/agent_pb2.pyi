@@ -186,28 +186,28 @@ class HeartbeatReply(_message.Message):
     def __init__(self, known: bool = ..., received_mono_ns: _Optional[int] = ..., sent_mono_ns: _Optional[int] = ...) -> None: ...
 
 class IntervalReport(_message.Message):
-    __slots__ = ("run_id", "agent", "epoch", "attempt", "session_id", "sequence", "packed")
+    __slots__ = ("run_id", "agent", "epoch", "attempt", "sequence", "packed")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     PACKED_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     agent: str
     epoch: int
     attempt: int
-    session_id: str
     sequence: int
     packed: bytes
-    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., session_id: _Optional[str] = ..., sequence: _Optional[int] = ..., packed: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., sequence: _Optional[int] = ..., packed: _Optional[bytes] = ...) -> None: ...
 
 class IntervalReports(_message.Message):
-    __slots__ = ("reports",)
+    __slots__ = ("reports", "session_id")
     REPORTS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     reports: _containers.RepeatedCompositeFieldContainer[IntervalReport]
-    def __init__(self, reports: _Optional[_Iterable[_Union[IntervalReport, _Mapping]]] = ...) -> None: ...
+    session_id: str
+    def __init__(self, reports: _Optional[_Iterable[_Union[IntervalReport, _Mapping]]] = ..., session_id: _Optional[str] = ...) -> None: ...
 
 class IntervalReplies(_message.Message):
     __slots__ = ("replies",)

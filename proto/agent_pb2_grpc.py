@@ -50,13 +50,8 @@ class AgentServiceStub(object):
                 request_serializer=ldapslam_dot_proto_dot_agent__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=ldapslam_dot_proto_dot_agent__pb2.HeartbeatReply.FromString,
                 _registered_method=True)
-        self.ReportInterval = channel.unary_unary(
-                '/ldapslam.v1.AgentService/ReportInterval',
-                request_serializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReport.SerializeToString,
-                response_deserializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
-                _registered_method=True)
-        self.ReportIntervals = channel.unary_unary(
-                '/ldapslam.v1.AgentService/ReportIntervals',
+        self.Reports = channel.stream_stream(
+                '/ldapslam.v1.AgentService/Reports',
                 request_serializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReports.SerializeToString,
                 response_deserializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReplies.FromString,
                 _registered_method=True)
@@ -103,16 +98,10 @@ class AgentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReportInterval(self, request, context):
-        """From the spool, in order; answered when the store has committed it.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ReportIntervals(self, request, context):
-        """Several that wait, in order: as calls of ReportInterval at the same time, of which one
-        that fails makes all be sent again.
+    def Reports(self, request_iterator, context):
+        """Intervals from the spool, in order; open as long as the agent serves. The reply to a
+        message comes when the store has committed its reports, and the next message after the
+        reply. An error ends the stream, and the agent sends the message again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,13 +144,8 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     request_deserializer=ldapslam_dot_proto_dot_agent__pb2.HeartbeatRequest.FromString,
                     response_serializer=ldapslam_dot_proto_dot_agent__pb2.HeartbeatReply.SerializeToString,
             ),
-            'ReportInterval': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReportInterval,
-                    request_deserializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReport.FromString,
-                    response_serializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.SerializeToString,
-            ),
-            'ReportIntervals': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReportIntervals,
+            'Reports': grpc.stream_stream_rpc_method_handler(
+                    servicer.Reports,
                     request_deserializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReports.FromString,
                     response_serializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReplies.SerializeToString,
             ),
@@ -273,7 +257,7 @@ class AgentService(object):
             _registered_method=True)
 
     @staticmethod
-    def ReportInterval(request,
+    def Reports(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -283,37 +267,10 @@ class AgentService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
-            '/ldapslam.v1.AgentService/ReportInterval',
-            ldapslam_dot_proto_dot_agent__pb2.IntervalReport.SerializeToString,
-            ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ReportIntervals(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ldapslam.v1.AgentService/ReportIntervals',
+            '/ldapslam.v1.AgentService/Reports',
             ldapslam_dot_proto_dot_agent__pb2.IntervalReports.SerializeToString,
             ldapslam_dot_proto_dot_agent__pb2.IntervalReplies.FromString,
             options,

@@ -115,7 +115,7 @@ class Names(Document):
         ]
 
 
-REVISION = 15
+REVISION = 16
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from asyncio import StreamReader
 
 #: Raised with each incompatible change.
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 
 #: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-#: Intervals of one call.
-MOST_REPORTS = 4
+#: Intervals of one message.
+MOST_REPORTS = 8
 
 M = TypeVar("M", bound=Message)
 

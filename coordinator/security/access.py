@@ -64,8 +64,8 @@ _ANYONE = frozenset({Role.AGENT, Role.OPERATOR, Role.VIEWER})
 #: Service -> roles -> methods that they may call.
 _BY_SERVICE: Mapping[str, Mapping[frozenset[Role], str]] = {
     "ldapslam.v1.AgentService": {
-        _AGENT: "Register Commands Heartbeat ReportInterval ReportIntervals "
-        "ReportProgress ReportMonitor Leave",
+        _AGENT: "Register Commands Heartbeat Reports ReportProgress "
+        "ReportMonitor Leave",
     },
     "ldapslam.v1.OperatorService": {
         _OPERATOR: "SubmitJob CancelRun",
@@ -87,11 +87,10 @@ ROLES: Mapping[str, frozenset[Role]] = {
     for roles, methods in allowed.items()
     for method in methods.split()
 }
-#: Methods in whose request an agent names itself -> the names in it.
+#: Methods with requests in which an agent names itself -> the names in a request.
 _OWN_NAMES: Mapping[str, Callable[[Any], Iterable[str]]] = {
     "/ldapslam.v1.AgentService/Register": lambda request: (request.name,),
-    "/ldapslam.v1.AgentService/ReportInterval": lambda report: (report.agent,),
-    "/ldapslam.v1.AgentService/ReportIntervals": lambda request: (
+    "/ldapslam.v1.AgentService/Reports": lambda request: (
         report.agent for report in request.reports
     ),
     "/ldapslam.v1.AgentService/ReportProgress": lambda report: (report.agent,),

@@ -84,11 +84,9 @@ class RenewalService(CertificateServiceServicer):
                 raise AccessRefused("there is no certificate to renew")
             if not self._may_renew(who.who):
                 note_exceeded(Bound.RENEWALS)
-                error = AccessRefused(
+                raise AccessRefused(
                     "the certificate was renewed too often", hint="try again in an hour"
                 )
-                self._audit.refused(who, "renew", str(error))
-                raise error
             signed = await asyncio.to_thread(
                 self._enrolment.authority.renew_for,
                 who.who,

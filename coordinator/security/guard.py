@@ -39,12 +39,11 @@ _log = logging.getLogger(__name__)
 #: Interval between checks of open calls and of the list of revoked certificates.
 _LOOK_EVERY_S = 1.0
 
-_INTERVALS = ("/ReportInterval", "/ReportIntervals")
 #: Agents send them until they are answered: many may wait for a store.
-_REPEATED = (*_INTERVALS, "/ReportProgress", "/ReportMonitor", "/Heartbeat")
+_REPEATED = ("/ReportProgress", "/ReportMonitor", "/Heartbeat")
 #: Their requests hold jobs or measurements, of up to MAX_MESSAGE_BYTES.
 _LONG = (
-    *(*_INTERVALS, "/ReportProgress", "/ReportMonitor"),
+    *("/Reports", "/ReportProgress", "/ReportMonitor"),
     *("/SubmitJob", "/CreateSchedule"),
 )
 #: All others.
@@ -100,7 +99,9 @@ class Guard:
             return raw._replace(unary_unary=self._unary(method, handler))
         if handler.unary_stream is not None:
             return raw._replace(unary_stream=self._stream(method, handler))
-        _log.error("%s streams requests, which nothing here checks: not served", method)
+        if handler.stream_stream is not None:
+            return raw._replace(stream_stream=self._stream(method, handler))
+        _log.error("%s has one reply to a stream: not served", method)
         return None
 
     async def watch(self) -> None:
@@ -122,8 +123,8 @@ class Guard:
 
     def _unary(self, method: str, handler: Handler) -> Callable[..., Any]:
         async def call(content: bytes, context: Context) -> Any:
-            async with errors_to(context):
-                request, _ = await self._admit(method, handler, content, context)
+            async with self._admitted(method, context):
+                request = _read(method, handler, content)
 
                 async def answer() -> Any:
                     with self._counted(method):
@@ -145,40 +146,46 @@ class Guard:
             await asyncio.wait(self._working, timeout=_FINISH_S)
 
     def _stream(self, method: str, handler: Handler) -> Callable[..., Any]:
-        async def call(content: bytes, context: Context) -> None:
-            async with errors_to(context):
-                request, identity = await self._admit(method, handler, content, context)
-                answer = handler.unary_stream(request, context)
+        """`content` of the call is a request, or the stream of them."""
+
+        async def call(content: Any, context: Context) -> None:
+            async with self._admitted(method, context) as identity:
+                if handler.unary_stream is not None:
+                    request = _read(method, handler, content)
+                    answer = handler.unary_stream(request, context)
+                else:
+                    requests = (_read(method, handler, each) async for each in content)
+                    answer = handler.stream_stream(requests, context)
                 # not when it is collected as garbage
                 with self._counted(method):
-                    async with self._held(method, identity, context), aclosing(answer):
+                    async with self._held(identity), aclosing(answer):
                         async for item in answer:
                             await context.write(item)
 
         return call
 
-    async def _admit(
-        self, method: str, handler: Handler, content: bytes, context: Context
-    ) -> tuple[Any, Identity | None]:
-        """Check the caller and read its request."""
-        who, identity = Caller("", STRANGER, _peer(context)), None
-        try:
-            identity = self._identity(context)
-            if identity is None:
-                who = Caller("", LOCAL, who.peer)
-            else:
-                who = Caller(identity.name, identity.role, who.peer)
-                self._check_certificate(identity)
-            access.check_role(method, who)
-            _check_size(method, content)
-            request = read_request(handler.request_deserializer, content)
-            access.check_own_name(method, who, request)
-        except LdapSlamError as error:
-            if isinstance(error, AccessRefused) and who.peer:
-                self._audit.refused(who, method, str(error))
-            raise
-        access.enter(who)
-        return request, identity
+    @contextlib.asynccontextmanager
+    async def _admitted(
+        self, method: str, context: Context
+    ) -> AsyncIterator[Identity | None]:
+        """Check the caller, and make it that of the call. Within, an error refuses the
+        call, and the audit has who was refused."""
+        peer = str(context.peer())[:100]
+        access.enter(Caller("", STRANGER, peer))
+        async with errors_to(context):
+            try:
+                identity = self._identity(context)
+                if identity is None:
+                    access.enter(Caller("", LOCAL, peer))
+                else:
+                    access.enter(Caller(identity.name, identity.role, peer))
+                    self._check_certificate(identity)
+                access.check_role(method, access.caller())
+                yield identity
+            except AccessRefused as error:
+                if peer:
+                    self._audit.refused(access.caller(), method, str(error))
+                raise
 
     @contextlib.contextmanager
     def _counted(self, method: str) -> Iterator[None]:
@@ -222,9 +229,7 @@ class Guard:
             )
 
     @contextlib.asynccontextmanager
-    async def _held(
-        self, method: str, identity: Identity | None, context: Context
-    ) -> AsyncIterator[None]:
+    async def _held(self, identity: Identity | None) -> AsyncIterator[None]:
         """Within, a call is ended when its certificate is no longer good."""
         task = asyncio.current_task()
         if identity is None or task is None:
@@ -238,12 +243,18 @@ class Guard:
             if error is None:
                 raise
             task.uncancel()
-            who = Caller(identity.name, identity.role, _peer(context))
-            self._audit.refused(who, method, str(error))
             raise error from None
         finally:
             self._open.pop(task, None)
             self._ended.pop(task, None)
+
+
+def _read(method: str, handler: Handler, content: bytes) -> Any:
+    """One request of the current call."""
+    _check_size(method, content)
+    request = read_request(handler.request_deserializer, content)
+    access.check_own_name(method, access.caller(), request)
+    return request
 
 
 def _check_size(method: str, content: bytes) -> None:
@@ -272,10 +283,6 @@ def _identity_of(pem: bytes, chain: bytes) -> Identity:
     except ValueError as error:
         raise AccessRefused("the certificate cannot be read") from error
     return identity_of(certificate, issuers_in(certificate, others))
-
-
-def _peer(context: Context) -> str:
-    return str(context.peer())[:100]
 
 
 async def _refuse(context: Context, error: LdapSlamError) -> NoReturn:

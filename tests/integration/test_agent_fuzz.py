@@ -120,12 +120,13 @@ class FuzzingCoordinator:
         committed = pb.ReportReply.STATUS_COMMITTED
         return pb.ReportReply(status=committed).SerializeToString()
 
-    async def reports(self, content: bytes, _: Any) -> bytes:
-        reports = pb.IntervalReports.FromString(content).reports
-        replies = [pb.ReportReply(status=pb.ReportReply.STATUS_COMMITTED)] * len(
-            reports
-        )
-        return pb.IntervalReplies(replies=replies).SerializeToString()
+    async def reports(
+        self, contents: AsyncIterator[bytes], _: Any
+    ) -> AsyncIterator[bytes]:
+        committed = pb.ReportReply(status=pb.ReportReply.STATUS_COMMITTED)
+        async for content in contents:
+            count = len(pb.IntervalReports.FromString(content).reports)
+            yield pb.IntervalReplies(replies=[committed] * count).SerializeToString()
 
     async def commands(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
         numbers = itertools.count(1)
@@ -167,8 +168,6 @@ class FuzzingCoordinator:
         methods: dict[str, Callable[..., Any]] = {
             "Register": self.register,
             "Heartbeat": self.heartbeat,
-            "ReportInterval": self.report,
-            "ReportIntervals": self.reports,
             "ReportProgress": self.progress,
             "ReportMonitor": self.report,
             "Leave": self.report,
@@ -178,6 +177,7 @@ class FuzzingCoordinator:
             for name, method in methods.items()
         }
         handlers["Commands"] = grpc.unary_stream_rpc_method_handler(self.commands)
+        handlers["Reports"] = grpc.stream_stream_rpc_method_handler(self.reports)
         server = grpc.aio.server()
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(_SERVICE, handlers),)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import grpc
 import pytest
@@ -14,7 +14,9 @@ from ldapslam.coordinator.server import run_coordinator
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
+    IntervalReplies,
     IntervalReport,
+    IntervalReports,
     ProgressReport,
     ReportReply,
 )
@@ -38,6 +40,13 @@ def finished_run(lasting_fleet: FleetOfProcesses) -> str:
     return run_id
 
 
+def replies(peer: AgentServiceStub, *reports: IntervalReport) -> Sequence[ReportReply]:
+    answer: IntervalReplies = next(
+        peer.Reports(iter([IntervalReports(reports=reports)]))
+    )
+    return answer.replies
+
+
 @pytest.fixture
 def peer(lasting_fleet: FleetOfProcesses) -> Iterator[AgentServiceStub]:
     """The agents' service, called by hand."""
@@ -58,13 +67,14 @@ def part_of(fleet: FleetOfProcesses, run_id: str) -> Part:
 
 
 def test_who_is_not_known_is_told_so(peer: AgentServiceStub, finished_run: str) -> None:
-    for report in (
+    answers = replies(
+        peer,
         interval("nosuch"),
         interval(finished_run, "stranger"),
         # a beginning of an id is for people
         interval(finished_run[:-1]),
-    ):
-        assert peer.ReportInterval(report).status == REFUSED
+    )
+    assert [one.status for one in answers] == [REFUSED] * 3
     assert not peer.Heartbeat(HeartbeatRequest(session_id="nosuch")).known
 
 

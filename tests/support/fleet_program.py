@@ -25,9 +25,8 @@ from ldapslam.base.process import has_threads
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.runs.judge import JudgeProcess
 from ldapslam.coordinator.schedules.service import Schedules
-from ldapslam.coordinator.security.guard import Context
 from ldapslam.coordinator.server import run_coordinator
-from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
+from ldapslam.proto.agent_pb2 import IntervalReplies, IntervalReports
 from ldapslam.reports.judge import COMMAND
 
 sys.path[0] = str(Path(__file__).parents[1])
@@ -38,20 +37,20 @@ from support.forks import serve  # noqa: E402
 
 def _lose_acknowledgements() -> None:
     """Commit every report, but fail to answer the first time it comes."""
-    take = AgentService.ReportInterval
+    take = AgentService.take_intervals
     seen: set[tuple[str, int]] = set()
 
     async def take_and_forget(
-        self: AgentService, report: IntervalReport, context: Context
-    ) -> ReportReply:
-        reply = await take(self, report, context)
-        key = report.agent, report.sequence
-        if key not in seen:
-            seen.add(key)
+        self: AgentService, request: IntervalReports
+    ) -> IntervalReplies:
+        replies = await take(self, request)
+        keys = {(report.agent, report.sequence) for report in request.reports}
+        if not keys <= seen:
+            seen.update(keys)
             raise StoreError("the answer is lost, for the test")
-        return reply
+        return replies
 
-    AgentService.ReportInterval = take_and_forget  # type: ignore[method-assign]
+    AgentService.take_intervals = take_and_forget  # type: ignore[method-assign]
 
 
 def _coordinate(options: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,8 +32,7 @@ FAULTS = ("doubled", "late", "unanswered", "repeated")
 _SHARE = 0.3
 _LATEST_S = 0.5
 _SERVICE = "ldapslam.v1.AgentService"
-_REPORTS = ("ReportInterval", "ReportIntervals", "ReportProgress")
-_OTHERS = ("Register", "Heartbeat", "Leave")
+_UNARY = ("Register", "Heartbeat", "Leave")
 #: A coordinator that was restarted is soon found again.
 _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -59,14 +59,12 @@ class _Handlers:
         self._copies: set[asyncio.Task[None]] = set()
 
     def by_method(self) -> dict[str, Any]:
-        unary, stream = (
-            grpc.unary_unary_rpc_method_handler,
-            grpc.unary_stream_rpc_method_handler,
-        )
+        unary = grpc.unary_unary_rpc_method_handler
         return {
-            **{name: unary(self._plain(name)) for name in _OTHERS},
-            **{name: unary(self._report(name)) for name in _REPORTS},
-            "Commands": stream(self._commands),
+            **{name: unary(self._plain(name)) for name in _UNARY},
+            "ReportProgress": unary(self._report_progress),
+            "Reports": grpc.stream_stream_rpc_method_handler(self._reports),
+            "Commands": grpc.unary_stream_rpc_method_handler(self._commands),
         }
 
     def _has(self, fault: str) -> bool:
@@ -75,42 +73,67 @@ class _Handlers:
     def _plain(self, method: str) -> Unary:
         async def call(request: bytes, context: Context) -> bytes:
             try:
-                return await self._send(method, request, context)
+                return await self._send(method, request, context.time_remaining())
             except grpc.aio.AioRpcError as error:
                 return await _hand_on(error, context)
 
         return call
 
-    def _report(self, method: str) -> Unary:
-        plain = self._plain(method)
+    async def _report_progress(self, request: bytes, context: Context) -> bytes:
+        send = partial(self._plain("ReportProgress"), request, context)
+        late = partial(self._send, "ReportProgress", request, _LATEST_S)
+        return await self._report(send, late, context)
 
-        async def call(request: bytes, context: Context) -> bytes:
-            reply = await plain(request, context)
-            if self._has("doubled"):
-                reply = await plain(request, context)
-            if self._has("late"):
-                copy = asyncio.create_task(self._send_late(method, request))
-                self._copies.add(copy)
-                copy.add_done_callback(self._copies.discard)
-            if self._has("unanswered"):
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "lost, for the test")
-            return reply
+    async def _reports(
+        self, requests: AsyncIterator[bytes], context: Context
+    ) -> AsyncIterator[bytes]:
+        stream = self._open_stream()
+        try:
+            async for request in requests:
+                send = partial(_exchange, stream, request)
+                late = partial(self._send_on_another, request)
+                yield await self._report(send, late, context)
+        except grpc.aio.AioRpcError as error:
+            await _hand_on(error, context)
+        finally:
+            stream.cancel()
 
-        return call
+    def _open_stream(self) -> grpc.aio.StreamStreamCall:
+        return self._channel.stream_stream(f"/{_SERVICE}/Reports")()
 
-    async def _send(self, method: str, request: bytes, context: Context) -> bytes:
-        left_s = context.time_remaining()
-        call = self._channel.unary_unary(f"/{_SERVICE}/{method}")
-        reply: bytes = await call(request, timeout=left_s)
+    async def _send_on_another(self, request: bytes) -> None:
+        await _exchange(self._open_stream(), request)
+
+    async def _report(
+        self,
+        send: Callable[[], Awaitable[bytes]],
+        send_again: Callable[[], Awaitable[object]],
+        context: Context,
+    ) -> bytes:
+        reply = await send()
+        if self._has("doubled"):
+            reply = await send()
+        if self._has("late"):
+            copy = asyncio.create_task(self._send_late(send_again))
+            self._copies.add(copy)
+            copy.add_done_callback(self._copies.discard)
+        if self._has("unanswered"):
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "lost, for the test")
         return reply
 
-    async def _send_late(self, method: str, request: bytes) -> None:
+    async def _send(
+        self, method: str, request: bytes, timeout_s: float | None
+    ) -> bytes:
+        call = self._channel.unary_unary(f"/{_SERVICE}/{method}")
+        reply: bytes = await call(request, timeout=timeout_s)
+        return reply
+
+    async def _send_late(self, send: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(self._random.uniform(0, _LATEST_S))
         try:
-            await self._channel.unary_unary(f"/{_SERVICE}/{method}")(
-                request, timeout=_LATEST_S
-            )
-        except grpc.aio.AioRpcError:
+            async with asyncio.timeout(_LATEST_S):
+                await send()
+        except (grpc.aio.AioRpcError, TimeoutError):
             pass  # the coordinator is away: a copy less
 
     async def _commands(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
@@ -124,6 +147,12 @@ class _Handlers:
             await _hand_on(error, context)
         finally:
             stream.cancel()
+
+
+async def _exchange(stream: grpc.aio.StreamStreamCall, request: bytes) -> bytes:
+    await stream.write(request)
+    reply: bytes = await stream.read()
+    return reply
 
 
 async def _hand_on(error: grpc.aio.AioRpcError, context: Context) -> bytes:

@@ -7,8 +7,10 @@ import asyncio
 import itertools
 import math
 import time
+from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
 
 from ldapslam.base.address import grpc_target
@@ -22,11 +24,19 @@ _OPTIONS = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
 
 
 class WireAgent:
-    """Over a connection without TLS; close its channel at the end."""
+    """With the folder of a certificate or without TLS. Close its channel at the end."""
 
-    def __init__(self, name: str, address: str) -> None:
+    def __init__(self, name: str, address: str, tls: Path | None = None) -> None:
         self.name = name
-        self.channel = grpc.aio.insecure_channel(grpc_target(address), options=_OPTIONS)
+        target = grpc_target(address)
+        if tls is None:
+            self.channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        else:
+            files = ("ca.pem", "key.pem", "cert.pem")
+            credentials = grpc.ssl_channel_credentials(
+                *((tls / name).read_bytes() for name in files)
+            )
+            self.channel = grpc.aio.secure_channel(target, credentials, _OPTIONS)
         #: Of the run: T0, and when the order to start came, in CLOCK_MONOTONIC.
         self.t0_ns = 0
         self.told_ns = 0
@@ -37,12 +47,15 @@ class WireAgent:
         self._has_begun = asyncio.Event()
         self._attempt = 0
         self._reported = 0
+        self._reports: Any = None
         self._signed_s = self._heard_s = -math.inf
         self._samples: list[pb.ClockSample] = []
 
     async def register(self) -> None:
         reply = await self._stub.Register(registration(self.name, epoch=1))
         self._session = reply.session_id
+        # now: gRPC drops calls that a busy coordinator does not begin within 30 s
+        self._reports = self._stub.Reports()
         self._heartbeat_s = reply.heartbeat_interval_ns / 1e9
         for _ in range(3):  # of the first, nothing is known before the second
             await self._heartbeat()
@@ -95,7 +108,7 @@ class WireAgent:
             await self._has_begun.wait()
 
     async def report(self, run_id: str, *packed: bytes) -> None:
-        """The next intervals, in one call; returns when they are committed."""
+        """The next intervals, in one message; returns when they are committed."""
         reports = [
             pb.IntervalReport(
                 run_id=run_id,
@@ -104,17 +117,13 @@ class WireAgent:
                 attempt=self._attempt,
                 sequence=sequence,
                 packed=one,
-                session_id=self._session,
             )
             for sequence, one in enumerate(packed, self._reported)
         ]
         self._signed_s = time.monotonic()
-        if len(reports) == 1:
-            replies = [await self._stub.ReportInterval(reports[0])]
-        else:
-            together = pb.IntervalReports(reports=reports)
-            replies = (await self._stub.ReportIntervals(together)).replies
-        for reply in replies:
+        request = pb.IntervalReports(session_id=self._session, reports=reports)
+        await self._reports.write(request)
+        for reply in (await self._reports.read()).replies:
             assert reply.status == pb.ReportReply.STATUS_COMMITTED, reply.detail
         self._reported += len(reports)
         now_s = time.monotonic()

@@ -109,6 +109,13 @@ class World:
         report = agent_pb2.ProgressReport(run_id=run_id, agent="a", **known)
         return await self.coordinator.agents.ReportProgress(report, None)
 
+    async def report_interval(
+        self, report: agent_pb2.IntervalReport, session_id: str = ""
+    ) -> agent_pb2.ReportReply:
+        request = agent_pb2.IntervalReports(session_id=session_id, reports=[report])
+        (reply,) = (await self.coordinator.agents.take_intervals(request)).replies
+        return reply
+
     async def report_monitor(
         self, run_id: str, event: monitor_pb2.MonitorEvent, agent: str = "a", **key: int
     ) -> int:

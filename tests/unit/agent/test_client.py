@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +15,7 @@ import pytest
 from ldapslam.agent import client
 from ldapslam.agent.session import AgentSession
 from ldapslam.agent.spool import Spool
+from ldapslam.base.errors import StoreError
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.transport.messages import ProtocolError
@@ -88,29 +91,52 @@ COMMITTED = pb.ReportReply.STATUS_COMMITTED
 
 
 class _Stub:
-    """Refuses the interval of sequence 1, and knows what it was called with."""
+    """Refuses the interval of sequence 1, and knows what it was sent."""
 
     ReportProgress = ReportMonitor = None
 
-    def __init__(self, answers_short_by: int = 0) -> None:
-        self.calls: list[list[int]] = []
+    def __init__(self, answers_short_by: int = 0, fails_at: int = -1) -> None:
+        #: The messages of each stream.
+        self.streams: list[list[list[int]]] = []
         self._short_by = answers_short_by
+        self._fails_at = fails_at
 
-    async def ReportInterval(
-        self, report: pb.IntervalReport, *, timeout: float
-    ) -> pb.ReportReply:
-        self.calls.append([report.sequence])
-        assert report.session_id == "s"
-        status = REFUSED if report.sequence == 1 else COMMITTED
-        return pb.ReportReply(status=status)
+    def Reports(self) -> _Stream:
+        self.streams.append([])
+        return _Stream(self)
 
-    async def ReportIntervals(
-        self, request: pb.IntervalReports, *, timeout: float
-    ) -> pb.IntervalReplies:
-        reports = request.reports
-        replies = [await self.ReportInterval(one, timeout=timeout) for one in reports]
-        self.calls[-len(reports) :] = [[one.sequence for one in reports]]
+    def take(self, request: pb.IntervalReports) -> pb.IntervalReplies:
+        assert request.session_id == "s"
+        sequences = [report.sequence for report in request.reports]
+        self.streams[-1].append(sequences)
+        if self._fails_at in sequences:
+            self._fails_at = -1
+            raise StoreError("the store is full")
+        replies = [
+            pb.ReportReply(status=REFUSED if sequence == 1 else COMMITTED)
+            for sequence in sequences
+        ]
         return pb.IntervalReplies(replies=replies[self._short_by :])
+
+
+class _Stream:
+    def __init__(self, stub: _Stub) -> None:
+        self._stub = stub
+        self._requests: deque[pb.IntervalReports] = deque()
+        self._is_done = False
+
+    def done(self) -> bool:
+        return self._is_done
+
+    async def write(self, request: pb.IntervalReports) -> None:
+        self._requests.append(request)
+
+    async def __aiter__(self) -> AsyncIterator[pb.IntervalReplies]:
+        try:
+            yield self._stub.take(self._requests.popleft())
+        except StoreError:
+            self._is_done = True
+            raise
 
 
 def deliver(folder: Path, sequences: range, stub: _Stub) -> None:
@@ -127,7 +153,10 @@ def deliver(folder: Path, sequences: range, stub: _Stub) -> None:
 
         reports = SimpleNamespace(clear=lambda: None, wait=wait)
         session: Any = SimpleNamespace(
-            spool=spool, has_reports=reports, post=lambda _: None
+            spool=spool,
+            has_reports=reports,
+            report_delay_s=0,
+            post=lambda _: None,
         )
         link = client._Link("unix:nowhere", session, None, has_joined=False)
         link._session_id = "s"
@@ -146,15 +175,23 @@ def deliver(folder: Path, sequences: range, stub: _Stub) -> None:
         asyncio.run(until_empty())
 
 
-def test_intervals_that_wait_go_in_one_call_and_each_has_its_answer(
+def test_intervals_that_wait_go_in_one_message_and_each_has_its_answer(
     tmp_path: Path,
 ) -> None:
     stub = _Stub()
-    deliver(tmp_path, range(7), stub)
-    assert stub.calls == [[0, 1, 2, 3], [4, 5, 6]]
+    deliver(tmp_path, range(11), stub)
+    assert stub.streams == [[[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10]]]
     assert [path.name for path in tmp_path.rglob("*.report")] == ["000000000002.report"]
-    deliver(tmp_path, range(30, 31), stub)
-    assert stub.calls[2:] == [[30]]
+
+
+def test_intervals_that_the_store_did_not_take_go_again_on_another_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_STORE_PAUSE_S", 0)
+    stub = _Stub(fails_at=9)
+    deliver(tmp_path, range(2, 12), stub)
+    assert stub.streams == [[[*range(2, 10)]], [[*range(2, 10)], [10, 11]]]
+    assert not list(tmp_path.rglob("*.report"))
 
 
 def test_an_answer_for_fewer_intervals_than_were_sent_confirms_none(

@@ -232,9 +232,8 @@ async def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "_QUIET_S", 0.0)
-    report_interval = world.coordinator.agents.ReportInterval
     run_id = await world.begin()
-    await report_interval(interval(world, run_id, 1), None)
+    await world.report_interval(interval(world, run_id, 1))
     world.lose_agent()
     await world.end_of(run_id)
     verdicts = world.coordinator.fleet.verdicts
@@ -244,7 +243,7 @@ async def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(world.judged.get(), 0.1)
     for number in (2, 3):
-        reply = await report_interval(interval(world, run_id, number), None)
+        reply = await world.report_interval(interval(world, run_id, number))
         assert reply.status == COMMITTED
         assert await world.judged.get() == run_id
     await verdicts.wait()
@@ -263,7 +262,7 @@ async def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
 
     monkeypatch.setattr(world.writer, "add_interval", hung_up)
     with pytest.raises(asyncio.CancelledError):
-        await report_interval(interval(world, run_id, 4), None)
+        await world.report_interval(interval(world, run_id, 4))
     assert await world.judged.get() == run_id
 
 
@@ -277,7 +276,7 @@ async def test_a_run_that_ended_without_a_verdict_is_judged_at_the_next_start(
     assert world.store.run(RUN_ID).verdict == "PASS"
 
 
-async def test_intervals_of_one_call_are_answered_one_by_one(
+async def test_intervals_of_one_message_are_answered_one_by_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reports(*sequences: int) -> agent_pb2.IntervalReports:
@@ -286,7 +285,7 @@ async def test_intervals_of_one_call_are_answered_one_by_one(
         )
 
     async def send(request: agent_pb2.IntervalReports) -> list[int]:
-        answer = await world.coordinator.agents.ReportIntervals(request, None)
+        answer = await world.coordinator.agents.take_intervals(request)
         return [one.status for one in answer.replies]
 
     run_id = await world.begin()
@@ -310,10 +309,9 @@ async def test_a_report_is_a_sign_of_life_of_its_session(
 
     async def after(silence_s: int, session_id: str, sequence: int) -> str:
         report = interval(world, run_id, sequence)
-        report.session_id = session_id
         world.now_ns += silence_s * S
         fleet.feed(TimePassed())
-        await world.coordinator.agents.ReportInterval(report, None)
+        await world.report_interval(report, session_id)
         (agent,) = world.coordinator.operators.agents().agents
         return agent.state
 
@@ -340,9 +338,9 @@ async def test_a_report_that_finds_the_store_away_is_asked_for_again(
         for function in ("add_intervals", "add_interval"):
             fail(patch, function, times=1, error=error)
         with pytest.raises(type(error)):
-            await world.coordinator.agents.ReportInterval(report, None)
+            await world.report_interval(report)
     assert (await world.run(run_id)).state == "running"
-    reply = await world.coordinator.agents.ReportInterval(report, None)
+    reply = await world.report_interval(report)
     assert reply.status == COMMITTED
 
 
@@ -492,7 +490,7 @@ async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
         report = agent_pb2.IntervalReport(run_id=run_id, agent="a", packed=b"x")
         if part is not None:
             report.epoch, report.attempt = 3, part.stored_part("a").attempt
-        return await world.coordinator.agents.ReportInterval(report, None)
+        return await world.report_interval(report)
 
     with exceeds():
         await operators.ListRuns(ListRunsRequest(), None)

@@ -18,6 +18,7 @@ from ldapslam.coordinator.security.access import Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.guard import Guard
 from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.proto.agent_pb2 import IntervalReport, IntervalReports
 from ldapslam.proto.operator_pb2 import CancelRunRequest
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
@@ -55,6 +56,7 @@ async def test_the_watch_outlives_a_list_that_cannot_be_parsed(
 class _Handler(NamedTuple):
     unary_unary: Any
     unary_stream: Any = None
+    stream_stream: Any = None
     request_deserializer: Any = CancelRunRequest.FromString
 
 
@@ -71,6 +73,7 @@ class _Context(CallContext):
     def __init__(self, peer: str = "unix:", pem: bytes | None = None) -> None:
         super().__init__()
         self._peer, self._pem = peer, pem
+        self.written: list[object] = []
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return {} if self._pem is None else {"x509_pem_cert": [self._pem]}
@@ -79,7 +82,7 @@ class _Context(CallContext):
         return self._peer
 
     async def write(self, item: object) -> None:
-        pass
+        self.written.append(item)
 
 
 @pytest.mark.parametrize("steps", range(4))
@@ -149,7 +152,7 @@ async def test_so_many_calls_may_be_open_and_no_more(
         ("CancelRun", 0, False),
         ("CancelRun", 1, True),
         ("SubmitJob", 1, False),
-        ("ReportIntervals", 1, False),
+        ("ReportProgress", 1, False),
         ("Register", 1, True),
     ],
 )
@@ -240,8 +243,9 @@ def test_a_certificate_is_good_for_its_time_unless_it_is_revoked(
     assert reason in called(ours, _Context(FAR, pem))
 
 
+@pytest.mark.parametrize("kind", ["unary_stream", "stream_stream"])
 def test_a_stream_ends_when_its_certificate_is_revoked(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(guard, "_LOOK_EVERY_S", 0)
     context = _Context(FAR, certificate(authority))
@@ -251,11 +255,16 @@ def test_a_stream_ends_when_its_certificate_is_revoked(
         authority.revoke("olga")
         await asyncio.Event().wait()
 
+    async def no_requests() -> AsyncIterator[bytes]:
+        return
+        yield
+
     async def call() -> None:
         ours = guard_of(authority)
-        handler = served(ours, _Handler(None, watch_for_ever), "WatchRun")
+        handler = served(ours, _Handler(None, **{kind: watch_for_ever}), "WatchRun")
         watching = asyncio.create_task(ours.watch())
-        stream = asyncio.create_task(handler.unary_stream(b"", context))
+        content = b"" if kind == "unary_stream" else no_requests()
+        stream = asyncio.create_task(getattr(handler, kind)(content, context))
         done, _ = await asyncio.wait([stream], timeout=10)
         assert done, "it goes on"
         watching.cancel()
@@ -263,3 +272,45 @@ def test_a_stream_ends_when_its_certificate_is_revoked(
 
     asyncio.run(call())
     assert "was revoked" in context.refusal
+    assert context.written == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("role", "names", "read", "reason"),
+    [
+        (Role.AGENT, ["a1", "a1"], 2, ""),
+        (Role.AGENT, ["a1", "a2", "a1"], 1, "the call is made as 'a2'"),
+        (Role.VIEWER, ["a1"], 0, "may not call Reports"),
+    ],
+)
+async def test_each_request_of_a_stream_is_checked(
+    authority: Authority, role: Role, names: list[str], read: int, reason: str
+) -> None:
+    context = _Context(FAR, certificate(authority, "a1", role))
+
+    async def echo(
+        requests: AsyncIterator[IntervalReports], context: object
+    ) -> AsyncIterator[IntervalReports]:
+        async for request in requests:
+            yield request
+
+    async def contents() -> AsyncIterator[bytes]:
+        for name in names:
+            report = IntervalReport(agent=name)
+            yield IntervalReports(reports=[report]).SerializeToString()
+
+    handler = _Handler(
+        None, stream_stream=echo, request_deserializer=IntervalReports.FromString
+    )
+    ours = guard_of(authority)
+    with contextlib.suppress(Refused):
+        call = served(ours, handler, "AgentService/Reports").stream_stream
+        await call(contents(), context)
+    assert reason in context.refusal
+    assert bool(context.refusal) == bool(reason)
+    assert len(context.written) == read
+    assert len(ours._audit.refusals) == bool(reason)  # type: ignore[attr-defined]
+
+
+def test_a_method_of_another_kind_is_not_served(authority: Authority) -> None:
+    assert guard_of(authority).guarded("/x/Y", _Handler(None)) is None

@@ -48,7 +48,7 @@ async def measured(world: World, run_id: str, sequence: int, **fields: Any) -> i
     report = interval(world, run_id, sequence)
     for name, value in fields.items():
         setattr(report, name, value)
-    return (await world.coordinator.agents.ReportInterval(report, None)).status
+    return (await world.report_interval(report)).status
 
 
 async def begin(world: World, text: str = MONITORED) -> str:

@@ -280,7 +280,7 @@ async def test_reports_that_come_together_are_committed_together(
     sizes.clear()
     many = await report_together(writer, *((RUN_ID, 5 + n) for n in range(600)))
     assert all(one.is_new for one in many)
-    assert sizes == [512, 88]
+    assert sizes == [256, 256, 88]
 
 
 @pytest.mark.parametrize(
