@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-
-from rich.console import Console, Group, RenderableType
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, NamedTuple
 
 from ldapslam.cli.console import us_text
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import operator_pb2 as pb
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 _NS_PER_S = 1_000_000_000
 #: What a curve shows of the past.
@@ -117,6 +117,8 @@ def live_view(
     console: Console,
 ) -> RenderableType:
     """Where the run is, and the figures of the last interval, within the width."""
+    from rich.console import Group
+
     is_ascii = console.options.ascii_only
     if figures is None:
         return _text(f"{status.job_name} {status.run_id}: {status.state}", is_ascii)
@@ -153,6 +155,8 @@ def _columns_of(rows: Sequence[_Row]) -> list[str]:
 
 
 def _needed_width(table: Table, console: Console) -> int:
+    from rich.measure import Measurement
+
     unlimited = console.options.update(max_width=10_000)
     return Measurement.get(console, unlimited, table).maximum
 
@@ -173,6 +177,8 @@ def _table(
     curves: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:
     """`curves`: behind a column, one for each row."""
+    from rich.table import Table
+
     curves = curves or {}
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
@@ -274,4 +280,6 @@ def clock(time_ns: int) -> str:
 
 
 def _text(text: str, is_ascii: bool, style: str = "") -> Text:
+    from rich.text import Text
+
     return Text(text.translate(_ASCII) if is_ascii else text, style)

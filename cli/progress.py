@@ -7,11 +7,8 @@ the report computes its own from the store.
 
 from __future__ import annotations
 
-from typing import Self
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+import sys
+from typing import TYPE_CHECKING, Self
 
 from ldapslam.cli.console import is_quiet, say, us_text
 from ldapslam.cli.live_view import (
@@ -25,6 +22,10 @@ from ldapslam.cli.live_view import (
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import operator_pb2 as pb
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
 
 class Progress:
     """Shows the updates of one run; a context manager that ends the live table."""
@@ -34,9 +35,7 @@ class Progress:
     ) -> None:
         #: A failure before the load is the error of the command itself.
         self._is_local = is_local
-        self._console = console or Console(
-            stderr=True, highlight=False, quiet=is_quiet()
-        )
+        self._console = console or _terminal()
         self._live: Live | None = None
         self._status = pb.RunStatus()
         #: What the last event said, which the state need not say again.
@@ -45,8 +44,9 @@ class Progress:
         self._past = LastMinute()
 
     def __enter__(self) -> Self:
-        is_shown = not (self._console.is_dumb_terminal or self._console.quiet)
-        if self._console.is_terminal and is_shown:
+        if self._console is not None and not self._console.is_dumb_terminal:
+            from rich.live import Live
+
             self._live = Live(
                 console=self._console, refresh_per_second=4, transient=True
             )
@@ -85,14 +85,27 @@ class Progress:
         self._refresh()
 
     def _line(self, text: str) -> None:
-        # Lines scroll by above the live table.
-        self._console.print(Text(text), soft_wrap=True)
+        if self._live is None:
+            say(text)
+        else:
+            # Lines scroll by above the live table.
+            self._live.console.out(text, highlight=False)
 
     def _refresh(self) -> None:
         if self._live is not None:
+            console = self._live.console
             self._live.update(
-                live_view(self._status, self._figures, self._past, self._console)
+                live_view(self._status, self._figures, self._past, console)
             )
+
+
+def _terminal() -> Console | None:
+    """The terminal of stderr, which shows a table unless `--quiet` was given."""
+    if is_quiet() or not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
 
 
 def interval_line(figures: pb.IntervalFigures) -> str:

@@ -983,9 +983,9 @@ def _over_time(
     return figure
 
 
-#: Around panels, for what stands there, and between two of them.
+#: Room at the edges of a figure, below and above its panels, and between two panels.
 _EDGE_IN, _BELOW_IN, _ABOVE_IN, _BETWEEN_IN = 0.12, 0.4, 0.3, 0.28
-#: Of a panel's unit, of a row of a legend, and of the line before its name.
+#: Room for the unit of a panel, a row of its legend, and the line before a name.
 _UNIT_IN, _LEGEND_ROW_IN, _LEGEND_LINE_IN = 0.27, 0.15, 0.25
 _DIGIT_IN, _LETTER_IN = 0.062, 0.068
 

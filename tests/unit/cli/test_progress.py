@@ -110,10 +110,16 @@ def updates() -> list[pb.RunUpdate]:
     ]
 
 
-def test_without_a_terminal_news_and_intervals_are_lines_on_stderr(
+@pytest.mark.parametrize(
+    "console", [None, Console(file=io.StringIO(), force_terminal=True)]
+)
+def test_without_a_terminal_that_moves_its_cursor_updates_are_lines_on_stderr(
+    console: Console | None,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Progress() as progress:
+    monkeypatch.setenv("TERM", "dumb")
+    with Progress(console) as progress:
         for update in updates():
             progress.show(update)
     captured = capsys.readouterr()
@@ -136,25 +142,16 @@ def test_on_a_terminal_a_table_is_live_and_news_scroll_by() -> None:
     assert "12,346/s" in screen.getvalue()
 
 
-def test_on_a_terminal_that_cannot_move_its_cursor_intervals_are_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_an_event_has_said_the_state_does_not_say_again(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    with Progress(Console(file=io.StringIO(), force_terminal=True)) as progress:
-        for update in updates():
-            progress.show(update)
-    assert capsys.readouterr().err.splitlines() == [interval_line(figures())]
-
-
-def test_what_an_event_has_said_the_state_does_not_say_again() -> None:
-    out = io.StringIO()
-    with Progress(Console(file=out)) as progress:
+    with Progress() as progress:
         for event, state in (("agent 'a': it is full", "failed"), ("other", "ended")):
             told = pb.RunEvent(kind="agent_failed", text=event)
             progress.show(pb.RunUpdate(event=told))
             status = pb.RunStatus(run_id="r1", state=state, state_detail="it is full")
             progress.show(pb.RunUpdate(status=status))
-    assert out.getvalue().splitlines() == [
+    assert capsys.readouterr().err.splitlines() == [
         "agent_failed: agent 'a': it is full",
         "run r1 is failed",
         "agent_failed: other",
@@ -165,12 +162,11 @@ def test_what_an_event_has_said_the_state_does_not_say_again() -> None:
 @pytest.mark.parametrize("is_local", [True, False])
 @pytest.mark.parametrize("t0_utc", ["", "2026-03-01T12:00:00Z"])
 def test_the_failure_that_is_the_error_of_the_command_is_told_once(
-    is_local: bool, t0_utc: str
+    is_local: bool, t0_utc: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = io.StringIO()
-    with Progress(Console(file=out), is_local=is_local) as progress:
+    with Progress(is_local=is_local) as progress:
         preparing = pb.RunStatus(run_id="r1", state="preparing", t0_utc=t0_utc)
         progress.show(pb.RunUpdate(status=preparing))
         told = pb.RunEvent(kind="agent_failed", text="agent 'a': it is full")
         progress.show(pb.RunUpdate(event=told))
-    assert ("it is full" in out.getvalue()) is not (is_local and not t0_utc)
+    assert ("it is full" in capsys.readouterr().err) is not (is_local and not t0_utc)
