@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ldapslam.base.arrays import median
 from ldapslam.reports.document import (
     BAD,
     GOOD,
@@ -200,7 +201,7 @@ def _with_changes(one: Series, limit: float) -> Series:
     values = np.array(one.values)
     # runs count, whenever they were made
     places = step_places(np.arange(len(values), dtype=np.float64), values, limit)
-    levels = [float(np.median(part)) for part in np.split(values, places)]
+    levels = [median(part) for part in np.split(values, places)]
     changes = [
         Change(one.runs[place], one.runs[place - 1], before, after)
         for place, (before, after) in zip(places, pairwise(levels), strict=True)

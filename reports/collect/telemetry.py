@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.base.arrays import Floats
+from ldapslam.base.arrays import Floats, median
 from ldapslam.jobs.fields.thresholds import MONITORS, Threshold
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 from ldapslam.results.facts import MonitorFacts
@@ -289,7 +289,7 @@ def _within(
 ) -> npt.NDArray[np.bool_]:
     if measure_s is None or not len(at_s):
         return np.zeros(len(at_s), bool)
-    usual_s = float(np.median(np.diff(at_s))) if len(at_s) > 1 else 0.0
+    usual_s = median(np.diff(at_s)) if len(at_s) > 1 else 0.0
     edge_s = _EDGE * usual_s
     return (at_s >= measure_s[0] - edge_s) & (at_s <= measure_s[1] + edge_s)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldapslam.base.arrays import Floats
+from ldapslam.base.arrays import Floats, median
 
 
 class Line(NamedTuple):
@@ -45,12 +45,12 @@ def theil_sen(at_s: Floats, values: Floats) -> Line:
     below = (slopes.size - float(stdtrit(freedom, 0.975)) * sigma) / 2
     place = max(0, math.floor(below) - 1)
     score = max(0.0, abs(float(np.sign(slopes).sum())) - 1)
-    slope = float(np.median(slopes))
+    slope = median(slopes)
     return Line(
         slope,
         float(slopes[place]),
         float(slopes[-place - 1]),
-        float(np.median(values) - slope * np.median(at_s)),
+        median(values) - slope * median(at_s),
         2 * float(stdtr(freedom, -score / sigma)),
     )
 
@@ -58,7 +58,7 @@ def theil_sen(at_s: Floats, values: Floats) -> Line:
 def block_medians(values: Floats, blocks: int) -> Floats:
     """Return the medians of at most this many successive blocks of equal size."""
     parts = np.array_split(values, min(blocks, max(1, values.size)))
-    return np.array([np.median(part) for part in parts if part.size])
+    return np.array([median(part) for part in parts if part.size])
 
 
 def autocorrelation(values: Floats) -> float:

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ldapslam.base.arrays import Floats
+from ldapslam.base.arrays import Floats, median
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.rules.lines import block_medians, theil_sen
@@ -116,8 +116,8 @@ def _steps(blocks: Floats, limit: float) -> Iterator[str]:
 
 def _change(before: Floats, after: Floats) -> float:
     """Return the difference of the medians as a share of the earlier one."""
-    median = float(np.median(before))
-    return float(np.median(after)) / median - 1 if median else 0.0
+    level = median(before)
+    return median(after) / level - 1 if level else 0.0
 
 
 def _side(share: float) -> str:

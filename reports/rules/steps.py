@@ -34,7 +34,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ldapslam.base.arrays import Floats
+from ldapslam.base.arrays import Floats, median
 from ldapslam.reports.rules.lines import (
     autocorrelation,
     block_medians,
@@ -68,7 +68,7 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
         return []
     share, places = _most_apart(values)
     parts = np.split(values, places)
-    levels = [float(np.median(part)) for part in parts]
+    levels = [median(part) for part in parts]
     around = np.concatenate(
         [part - level for part, level in zip(parts, levels, strict=True)]
     )
@@ -136,7 +136,7 @@ def largest_stretch(values: Floats) -> tuple[float, list[int]]:
 def _moved(values: Floats, places: list[int]) -> list[int]:
     """Move the places to the smallest residuals from the levels: ranks of the longer
     side may draw an end of the stretch into it."""
-    levels = [np.median(part) for part in np.split(values, places)]
+    levels = [median(part) for part in np.split(values, places)]
     edges = [0, *places, values.size]
     found: list[int] = []
     for place, (before, after) in enumerate(pairwise(levels), 1):

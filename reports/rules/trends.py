@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldapslam.base.arrays import Floats
+from ldapslam.base.arrays import Floats, median
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Phase, Timeline, Values
@@ -180,7 +180,7 @@ def _trend(one: _Figure, span: Phase, limit: float) -> Trend:
     start = line.at(span.start_s)
     length_s = span.end_s - span.start_s
     places = step_places(one.at_s, one.values, limit)
-    levels = [float(np.median(part)) for part in np.split(one.values, places)]
+    levels = [median(part) for part in np.split(one.values, places)]
 
     def share(slope: float) -> float | None:
         return slope * length_s / start if start > 0 else None

@@ -62,7 +62,7 @@ def test_a_text_report_imports_neither_grpc_nor_what_draws(tmp_path: Path) -> No
     with Store.open(tmp_path / "results.sqlite") as store:
         fill(store, Scenario(measure_s=3))
     words = ["report", str(tmp_path), "--format", "text"]
-    _check_imports(words, "cryptography grpc jinja2 matplotlib typst", 0)
+    _check_imports(words, "cryptography grpc jinja2 matplotlib numpy.ma rich typst", 0)
 
 
 def _check_imports(words: Sequence[str], heavy: str, code: int) -> None:
