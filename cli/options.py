@@ -14,7 +14,6 @@ import click
 from ldapslam.base.address import DEFAULT_PORT
 from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.fault import Fault, got
-from ldapslam.jobs.reading.variables import override_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -218,6 +217,8 @@ def change_options(command: Any) -> Any:
 
     @functools.wraps(command)
     def merged(*args: Any, overrides: Overrides, variables: Pairs, **given: Any) -> Any:
+        from ldapslam.jobs.reading.variables import override_of
+
         changes = (*overrides, *(override_of(*pair) for pair in variables))
         return command(*args, overrides=changes, **given)
 

@@ -45,7 +45,7 @@ _Dn = Annotated[str, AfterValidator(check_dn)]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
-@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, defer_build=True))
 class PopulationRecord:
     """A population, and some of its entries."""
 
