@@ -293,7 +293,7 @@ def _draw_panel(axes: Any, panel: TimePanel) -> None:
     if not ends:
         _no_data(axes)
     if panel.is_logarithmic:
-        _log_axis(axes.yaxis, axes)
+        _log_axis(axes)
     else:
         # a steady line would lie on the edge of its own range
         axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
@@ -391,7 +391,8 @@ def svg_of(
                 text.set_gid(f"{axes.get_gid()}-{_MOVING}-{number}")
         # not savefig: that draws once more, only to lay out the figure
         canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(out, metadata={"Date": None})
+        none = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        canvas.print_svg(out, metadata=none)
         data = _readable(figure, place.name, timeline) if timeline else {}
     return embeddable(out.getvalue(), place, data)
 
@@ -522,7 +523,7 @@ def draw_lines(
             axes.set_title(title)
             if axes.dataLim.y1 > _MANY_TIMES * axes.dataLim.minposy:
                 axes.set_yscale("log")
-                _log_axis(axes.yaxis, axes)
+                _log_axis(axes)
             else:
                 # the highest mark is not cut
                 axes.set_ylim(0, 1.06 * axes.dataLim.y1 or None)
@@ -755,13 +756,13 @@ _RAREST = 1e-4
 
 
 def _heat(summary: Summary) -> Figure:
-    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgba
 
     shown = summary.timed[:PANELS]
     figure, panels = _time_axes(summary, [one.title for one in shown])
     # by its opacity, so that it does for either ground and in grey
-    clear, full = (*_rgb(SERIES[0]), 0.06), (*_rgb(SERIES[0]), 1.0)
-    colours = LinearSegmentedColormap.from_list("heat", [clear, full])
+    shades = [to_rgba(SERIES[0], opacity) for opacity in (0.06, 1.0)]
+    colours = LinearSegmentedColormap.from_list("heat", shades)
     drawn = None
     for axes, one in zip(panels, shown, strict=True):
         series = series_of(summary, one)
@@ -782,7 +783,7 @@ def _heat(summary: Summary) -> Figure:
         )
         axes.set_yscale("log")
         axes.set_ylim(levels[0], levels[-1])
-        _log_axis(axes.yaxis, axes)
+        _log_axis(axes)
     _place(figure, panels, _DIGIT_IN * len("0.01%"))
     if drawn is not None:
         bar = figure.colorbar(drawn, ax=panels, fraction=0.03, pad=0.015, aspect=30)
@@ -791,10 +792,6 @@ def _heat(summary: Summary) -> Figure:
         bar.set_ticklabels(["100%", "10%", "1%", "0.1%", "0.01%"])
         bar.ax.minorticks_off()
     return figure
-
-
-def _rgb(colour: str) -> tuple[float, ...]:
-    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
 
 
 def _percentiles(summary: Summary) -> Figure:
@@ -821,7 +818,7 @@ def _percentiles(summary: Summary) -> Figure:
         axes.set_xscale("log")
         axes.set_yscale("log")
         _percentile_axis(axes, one)
-        _log_axis(axes.yaxis, axes)
+        _log_axis(axes)
         axes.grid(True, which="major")
         axes.set_xlabel("percentile")
         axes.set_ylabel("ms")
@@ -1028,18 +1025,18 @@ def _time_axes(
     return figure, panels
 
 
-def _log_axis(axis: Any, axes: Axes) -> None:
+def _log_axis(axes: Axes) -> None:
     """Plain numbers at 1, 2, 5 when there is room for them, else at powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
-    low, high = axis.get_view_interval()
+    low, high = axes.get_ylim()
     decades = math.log10(high / low) if low > 0 else 1.0
     multiples = (
         (1.0, 2.0, 5.0) if decades < 1.6 else (1.0, 3.0) if decades < 2.6 else (1.0,)
     )
-    axis.set_major_locator(LogLocator(subs=multiples))
-    axis.set_major_formatter(FuncFormatter(grouped_number))
-    axis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(subs=multiples))
+    axes.yaxis.set_major_formatter(grouped_number)
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _percentile_axis(axes: Axes, one: OperationSummary) -> None:
@@ -1058,15 +1055,12 @@ def _percentile_axis(axes: Axes, one: OperationSummary) -> None:
     axes.set_xticks([], minor=True)
 
 
-_PROLOGUE = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
-_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 _ID = re.compile(r'\bid="([^"]+)"')
 _HREF = re.compile(r'xlink:href="#([^"]+)"')
 _URL = re.compile(r"url\(#([^)]+)\)")
 _PATH = re.compile(r'\bd="[^"]*"')
 _DIGITS = re.compile(r"(\.\d\d)\d+")
-_OPEN = re.compile(r"<svg\b([^>]*)>")
 _SIZE = re.compile(r'\s(?:width|height)="[\d.]+pt"')
 
 
@@ -1074,19 +1068,14 @@ def embeddable(svg: str, place: ChartPlace, data: Mapping[str, Any]) -> str:
     """The drawing as a part of a page: ids of its own, a title, and `data` as JSON in
     its metadata."""
     name = place.name
-    svg = _PROLOGUE.sub("", svg)
-    svg = _METADATA.sub("", svg)
-    svg = _COMMENT.sub("", svg)
-    svg = _PATH.sub(lambda match: _DIGITS.sub(r"\1", match[0]), svg)
-    svg = _ID.sub(rf'id="{name}-\1"', svg)
-    svg = _HREF.sub(rf'xlink:href="#{name}-\1"', svg)
-    svg = _URL.sub(rf"url(#{name}-\1)", svg)
-    opening = _OPEN.search(svg)
-    if opening is None:
-        return svg
-    attributes = _SIZE.sub("", opening[1])
+    opening, _, content = svg[svg.index("<svg") :].partition(">")
+    content = _COMMENT.sub("", content)
+    content = _PATH.sub(lambda match: _DIGITS.sub(r"\1", match[0]), content)
+    content = _ID.sub(rf'id="{name}-\1"', content)
+    content = _HREF.sub(rf'xlink:href="#{name}-\1"', content)
+    content = _URL.sub(rf"url(#{name}-\1)", content)
     head = (
-        f'<svg{attributes} role="img" '
+        f'{_SIZE.sub("", opening)} role="img" '
         f'aria-labelledby="{name}-title {name}-description">\n'
         f'<title id="{name}-title">{escape(place.title)}</title>\n'
         f'<desc id="{name}-description">{escape(place.description)}</desc>\n'
@@ -1094,4 +1083,4 @@ def embeddable(svg: str, place: ChartPlace, data: Mapping[str, Any]) -> str:
     if data:
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
         head += f"<metadata>{escape(text)}</metadata>\n"
-    return svg[: opening.start()] + head + svg[opening.end() :].strip() + "\n"
+    return head + content.strip() + "\n"
