@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a load may go on: a word of memory that an agent shares with its processes.
 
-The agent writes it; whoever sends requests reads it before it sends. So it needs no
-message, and a process that stood still meanwhile knows at once that its time is over.
+The agent writes it; the engine and the Python clients read it before they send. So it
+needs no message, and a process that stood still knows at once that its time is over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Lease:
         descriptor = os.open(folder / "lease", flags, 0o600)
         try:
             os.ftruncate(descriptor, _BYTES)
-            #: For those that read it without this class.
+            #: What the engine reads.
             self.memory = mmap.mmap(descriptor, _BYTES)
         finally:
             os.close(descriptor)

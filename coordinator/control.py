@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from ldapslam.base.clock_id import boot_id
-from ldapslam.base.errors import LdapSlamError, RunAborted, StoreBusy, StoreError
+from ldapslam.base.errors import LdapSlamError, RunAborted, StoreError, StoreFull
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.bounds import Bound
@@ -182,7 +182,7 @@ class Coordinator:
             self.fleet.feed(fleet_machine.TimePassed())
         failure = self.writer.failure
         # a full one ends runs; one that is locked or away comes back
-        away = str(failure) if isinstance(failure, StoreBusy) else ""
+        away = "" if isinstance(failure, StoreFull | None) else str(failure)
         for run in list(self.fleet.runs.values()):
             try:
                 if not run.state.is_final:

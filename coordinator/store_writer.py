@@ -46,6 +46,8 @@ _MOST_TOGETHER = 256
 _GATHER_S = 0.05
 #: Until a locked store is asked again, unless by `flush`: it holds the thread for long.
 _RETRY_S = 1.0
+#: How long a coordinator that starts waits for a database that is away.
+_START_S = 10.0
 
 #: A write; of its arguments, the first text is a run's id.
 Work = partial[object]
@@ -54,6 +56,21 @@ _Waiting = tuple[str, IntervalRecord, asyncio.Future[Taken]]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _opened(url: str) -> Store:
+    """Open the store; a server's that is away may be starting, too."""
+    may_start = url.startswith("postgresql")
+    until_s = time.monotonic() + _START_S * may_start
+    while True:
+        try:
+            return Store.open(url)
+        except StoreError as error:
+            # the subclasses know that it is there
+            if type(error) is not StoreError or time.monotonic() >= until_s:
+                raise
+            _log.warning("%s: it is tried for %g s", error, _START_S)
+            time.sleep(_RETRY_S)
 
 
 class StoreWriter:
@@ -72,7 +89,7 @@ class StoreWriter:
         self._reports: deque[_Waiting] = deque()
         self._gathering: asyncio.TimerHandle | None = None
         try:
-            self.store = self._executor.submit(Store.open, url).result()
+            self.store = self._executor.submit(_opened, url).result()
         except BaseException:
             self._executor.shutdown()
             raise

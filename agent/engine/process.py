@@ -208,7 +208,7 @@ class RunProcess:
     def _pass_snapshots_on(
         self, engine: Part, sampler: HostSampler, ledgers: RunLedgers
     ) -> int:
-        """Return the end of the last one in ns after T0."""
+        """Return the end of the last interval in ns after T0."""
         names = packed_names(self._plan)
         index = 0
         is_final = False

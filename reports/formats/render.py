@@ -89,7 +89,7 @@ def render(
     for name in files.keys() - _DRAWN:
         write(name)
     if drawn := files.keys() & _DRAWN:
-        with suppress(Exception):  # whoever needs them fails by it
+        with suppress(Exception):  # the formats that need charts fail by it
             draw()  # once, before two threads need the charts
         with ThreadPoolExecutor() as threads:
             list(threads.map(write, drawn))

@@ -9,7 +9,7 @@ import psutil
 
 
 def processes_below(pid: int, part: str) -> list[psutil.Process]:
-    """Descendants of a process whose command line, joined by blanks, has this part.
+    """Descendants of a process with this part in their command lines.
 
     Empty when the process is gone. One that ends meanwhile is left out.
     """

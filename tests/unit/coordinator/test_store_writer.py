@@ -21,6 +21,7 @@ from ldapslam.base.errors import (
     StoreFull,
     StoreRefused,
 )
+from ldapslam.coordinator import store_writer
 from ldapslam.coordinator.run_queue import (
     COUNTED_INTERVALS,
     OPERATION_BYTES,
@@ -49,6 +50,23 @@ async def create_run(writer: StoreWriter, part: Part | None = None) -> None:
     await writer.call(writer.store.create_run, run_record(Scenario()))
     if part is not None:
         await writer.call(writer.store.put_agent, RUN_ID, "load1", AgentFacts(), part)
+
+
+def test_only_a_server_that_is_away_is_waited_for_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = [StoreError("away"), StoreError("away"), StoreRefused("another version")]
+
+    def fail(url: str) -> Store:
+        raise failures.pop(0)
+
+    monkeypatch.setattr(store_writer, "_RETRY_S", 0.0)
+    monkeypatch.setattr(Store, "open", fail)
+    with pytest.raises(StoreRefused):
+        StoreWriter("postgresql://host/store")
+    failures = [StoreError("no such folder")]
+    with pytest.raises(StoreError, match="no such folder"):
+        StoreWriter("sqlite:///nowhere/store")
 
 
 @contextmanager
