@@ -309,7 +309,8 @@ def test_broken_answer_costs_what_was_in_flight_and_no_more() -> None:
     last = AfterSome(3, then=send_and_close(lambda r: result(r) + b"\x30\x03"))
     with FakeLdap(last) as server:
         outcome = run(
-            open_stream(server.uri, 2000, in_flight=4),
+            # more than it can answer: all slots are in use
+            open_stream(server.uri, 20_000, in_flight=4),
             duration_ns=300 * MS,
             grace_ns=200 * MS,
         )

@@ -20,6 +20,7 @@ import pytest
 from ldapslam.cli.data.lab import write_job
 from ldapslam.jobs.load import load_job, load_job_text
 from support.command_line import COMMAND, Running, check_ldapslam, environment, ldapslam
+from support.figures import value_in
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
@@ -160,9 +161,10 @@ def test_an_example_is_tried_on_a_lab(shell: Shell, examples: Path) -> None:
     lookup = found["streams"]["readers"]["lookup"]
     assert lookup["entries_returned"] == lookup["succeeded"] > 0
     assert found["streams"]["writers"]["modify"]["succeeded"] > 0
-    [readings] = found["monitors"].values()
-    assert readings["failed"] == 0 < readings["readings"]
-    assert "search_completed" in readings["metrics"]
+    [server] = found["monitors"]
+    monitor = f"directory({server.split()[-1]})"
+    assert value_in(found, f"{monitor}.failed_readings") == 0
+    assert value_in(found, f"{monitor}.search_completed.increase")
 
 
 @pytest.mark.parametrize("example", sorted(one.name for one in EXAMPLES.glob("*.yaml")))

@@ -106,7 +106,7 @@ _THRESHOLD = "UPDATE run SET plan = replace(plan, 'p50 < 1s', 'p50 < 2s')"
             id="verdict",
         ),
         pytest.param(
-            _text('"count": ', '"count": 1'),
+            _text('"value": ', '"value": 1'),
             "is not what was judged: result.json has",
             id="result",
         ),
