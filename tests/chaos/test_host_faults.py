@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.reports.summarise import summarise
-from support.books import check_books, check_ended
+from support.books import check_books, check_ended, open_books
 from support.chaos_fleet import AGENTS, ChaosFleet
 from support.counting_ldap import CountingLdap
 from support.fleet import FINAL
@@ -142,10 +142,12 @@ def test_a_coordinator_whose_store_is_full_stops_the_run_and_keeps_what_it_has(
     filler.unlink()
     chaos.wait_for_agents(*AGENTS)
     chaos.wait_for_delivery(*AGENTS)
+    chaos.wait_until(
+        lambda: open_books(chaos, run_id).run.state == "failed", "its end in the store"
+    )
     books = check_books(chaos, run_id)
     assert all(books.is_complete(agent) for agent in AGENTS)
     assert max(books.arrived_s[agent][-1] for agent in AGENTS) - filled_s < 30.0
-    assert books.run.state == "failed"
 
 
 def _fill(path: Path) -> None:
