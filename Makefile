@@ -27,7 +27,7 @@ INPUTS := $(ENGINE_INPUTS) $(if $(filter plain,$(INSTALL)),$(PLAIN_INPUTS))
 
 # $(call c_build,NAME,OPTIONS): the engine and its C tests in build/c/NAME
 c_build = cmake -S agent/csrc -B build/c/$(1) -DENGINE_TESTS=ON $(2) >/dev/null && \
-	cmake --build build/c/$(1) -j $$(nproc) >/dev/null
+	MAKEFLAGS= cmake --build build/c/$(1) -j $$(nproc) >/dev/null
 c_tests = $(call c_build,$(1),$(2)) && \
 	ctest --test-dir build/c/$(1) --output-on-failure --no-tests=error
 

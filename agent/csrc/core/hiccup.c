@@ -20,19 +20,23 @@ slam_hiccup_note(struct slam_hiccup_record *record, uint64_t late_ns)
 {
     uint64_t max_ns = atomic_load(&record->max_ns);
 
+    /* before the maximum, which is taken first: a maximum has its stall beside it */
+    if (late_ns >= SLAM_STALL_MIN_NS)
+        atomic_fetch_add(&record->stalled_ns, late_ns);
     /* it changes meanwhile only when it is taken */
     while (late_ns > max_ns &&
            !atomic_compare_exchange_weak(&record->max_ns, &max_ns, late_ns))
         ;
-    if (late_ns >= SLAM_STALL_MIN_NS)
-        atomic_fetch_add(&record->stalled_ns, late_ns);
 }
 
 struct slam_hiccups
 slam_hiccup_take(struct slam_hiccup_record *record)
 {
-    return (struct slam_hiccups){.max_ns = atomic_exchange(&record->max_ns, 0),
-                                 .stalled_ns = atomic_exchange(&record->stalled_ns, 0)};
+    struct slam_hiccups taken;
+
+    taken.max_ns = atomic_exchange(&record->max_ns, 0);
+    taken.stalled_ns = atomic_exchange(&record->stalled_ns, 0);
+    return taken;
 }
 
 static void *
