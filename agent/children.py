@@ -47,10 +47,10 @@ class _Child(Generic[R, E]):
     _request_type: type[R]
     _event_type: type[E]
 
-    def __init__(
-        self, process: asyncio.subprocess.Process | ForkedProcess, folder: Path
-    ) -> None:
-        self._process = process
+    _process: asyncio.subprocess.Process | ForkedProcess
+
+    def __init__(self, folder: Path) -> None:
+        """Make what the process is to find in its folder; OSError."""
         self._folder = folder
 
     @classmethod
@@ -73,8 +73,9 @@ class _Child(Generic[R, E]):
         storing = asyncio.ensure_future(asyncio.to_thread(store_files, run, folder))
         try:
             await asyncio.shield(storing)
+            child = cls(folder)
             with open(log_path, "ab", opener=private) as log:
-                process = await cls._new_process(log.fileno(), forks, command)
+                child._process = await cls._new_process(log.fileno(), forks, command)
         except BaseException as error:
             # the thread goes on after a cancellation
             await asyncio.wait([storing])
@@ -82,7 +83,6 @@ class _Child(Generic[R, E]):
             if isinstance(error, OSError):
                 raise EngineError(f"the process did not start: {error}") from error
             raise
-        child = cls(process, folder)
         request: Any = cls._request_type()
         request.prepare.CopyFrom(prepare)
         request.prepare.run.CopyFrom(run)
@@ -155,10 +155,8 @@ class EngineChild(_Child[pb.EngineRequest, pb.EngineEvent]):
     _request_type = pb.EngineRequest
     _event_type = pb.EngineEvent
 
-    def __init__(
-        self, process: asyncio.subprocess.Process | ForkedProcess, folder: Path
-    ) -> None:
-        super().__init__(process, folder)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.lease = Lease(folder)
 
 

@@ -24,7 +24,9 @@ class Lease:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(folder / "lease", flags, 0o600)
         try:
-            os.ftruncate(descriptor, _BYTES)
+            # written, as a store to a hole of a full disk would end the process
+            if os.fstat(descriptor).st_size < _BYTES:
+                os.pwrite(descriptor, bytes(_BYTES), 0)
             #: What the engine reads.
             self.memory = mmap.mmap(descriptor, _BYTES)
         finally:

@@ -147,16 +147,9 @@ def _operation(rng: np.random.Generator, name: str) -> OperationRow:
     )
 
 
-def serve_agents(
-    address: str,
-    tls: Sequence[Path | None],
-    names: Sequence[str],
-    seconds: int,
-    spread_s: float,
-    pipe: Any,
-) -> None:
+def serve_agents(*arguments: Any) -> None:
     """A process of agents; tells when all are there, and at the end what they saw."""
-    asyncio.run(_serve_agents(address, tls, names, seconds, spread_s, pipe))
+    asyncio.run(_serve_agents(*arguments))
 
 
 async def _serve_agents(

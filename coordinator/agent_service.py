@@ -231,10 +231,13 @@ class AgentService(AgentServiceServicer):
     async def take_intervals(
         self, request: agent_pb2.IntervalReports
     ) -> agent_pb2.IntervalReplies:
-        """Commit intervals together; the replies are the acknowledgements. After an
-        error of one the agent sends them all again."""
+        """Commit intervals together; the replies are the acknowledgements. With an
+        error, which is raised when all are done, the agent sends them all again."""
         self._hear(request.session_id)
-        replies = await asyncio.gather(*map(self._take_interval, request.reports))
+        calls = map(self._take_interval, request.reports)
+        taking = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.gather(*taking, return_exceptions=True)
+        replies = [task.result() for task in taking]
         # again, as a commit may take long: the agent's lease counts from now
         self._hear(request.session_id)
         return agent_pb2.IntervalReplies(replies=replies)

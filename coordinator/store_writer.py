@@ -60,8 +60,8 @@ T = TypeVar("T")
 
 def _opened(url: str) -> Store:
     """Open the store; a server's that is away may be starting, too."""
-    may_start = url.startswith("postgresql")
-    until_s = time.monotonic() + _START_S * may_start
+    patience_s = _START_S if url.startswith("postgresql") else 0.0
+    until_s = time.monotonic() + patience_s
     while True:
         try:
             return Store.open(url)

@@ -20,7 +20,7 @@ slam_hiccup_note(struct slam_hiccup_record *record, uint64_t late_ns)
 {
     uint64_t max_ns = atomic_load(&record->max_ns);
 
-    /* before the maximum, which is taken first: a maximum has its stall beside it */
+    /* before the maximum, which is taken first: so a maximum comes with its stall */
     if (late_ns >= SLAM_STALL_MIN_NS)
         atomic_fetch_add(&record->stalled_ns, late_ns);
     /* it changes meanwhile only when it is taken */

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import resource
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.agent import children
 from ldapslam.agent.admission.admit import check_open_files, raise_open_files
 from ldapslam.agent.assignment import load_assignment, store_files
 from ldapslam.agent.engine.process import RunProcess, stop_on_request, typed_error
@@ -18,6 +20,7 @@ from ldapslam.agent.lease import Lease
 from ldapslam.base.causes import OWN_CAUSES
 from ldapslam.base.errors import (
     BindRejected,
+    EngineError,
     FleetError,
     TargetUnreachable,
     TlsHandshakeFailed,
@@ -207,6 +210,28 @@ def test_an_engine_that_is_done_is_not_stopped_any_more() -> None:
     pipe.requests.put(STOP)
     thread.join(5.0)
     assert not engine.stopped.is_set()
+
+
+def test_a_process_without_a_lease_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(folder: Path) -> Lease:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(children, "Lease", fail)
+    command = ["touch", str(tmp_path / "started")]
+    work = tmp_path / "work"
+    launch = children.EngineChild.launch(
+        RunAssignment(run_id="r"),
+        pb.PrepareEngine(),
+        work=work,
+        log_path=tmp_path / "log",
+        command=command,
+    )
+    with pytest.raises(EngineError, match="No space left"):
+        asyncio.run(launch)
+    assert not list(work.iterdir())
+    assert not (tmp_path / "started").exists()
 
 
 def test_a_lease_is_over_until_it_is_extended_and_while_its_host_is_suspended(

@@ -207,7 +207,7 @@ def test_a_report_with_an_unknown_field_is_refused() -> None:
 def test_nothing_in_a_snapshot_is_repeated() -> None:
     """An empty message takes two bytes in a report, and a hundred in memory."""
     fields = pb.Snapshot.DESCRIPTOR.fields
-    assert not [field.name for field in fields if getattr(field, "is_repeated", None)]
+    assert not [field.name for field in fields if field.is_repeated]
 
 
 NUMBERS = (0, 1, 2, 48, 60, 1 << 31, (1 << 63) - 1, (1 << 64) - 1)
