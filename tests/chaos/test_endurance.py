@@ -56,7 +56,7 @@ def test_a_run_of_minutes_goes_through_the_whole_pipeline(
     _check(run_endurance(fleet, 300, tmp_path))
 
 
-@pytest.mark.long
+@pytest.mark.accuracy
 def test_twelve_hours_leave_memory_flat_and_a_report_in_time(
     fleet: FleetOfProcesses, tmp_path: Path
 ) -> None:

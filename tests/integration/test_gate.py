@@ -50,7 +50,7 @@ def gate(
     return ended.returncode, json.loads(ended.stdout), out
 
 
-@pytest.mark.long
+@pytest.mark.accuracy
 def test_a_slower_server_is_a_regression(
     job: Path, servers: tuple[Responder, Responder]
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_missing_baseline_is_never_green(job: Path) -> None:
     assert (ended.returncode, "no baseline" in ended.stderr) == (4, True)
 
 
-@pytest.mark.long
+@pytest.mark.accuracy
 def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) -> None:
     code, found, out = gate(
         job,
@@ -135,7 +135,7 @@ def test_an_index_that_is_gone_is_a_regression(job: Path) -> None:
     assert figures["p50"]["ratio"] > 1.5
 
 
-@pytest.mark.long
+@pytest.mark.accuracy
 def test_a_gate_of_a_server_against_itself_tells_what_it_would_find(
     job: Path, servers: tuple[Responder, Responder]
 ) -> None:

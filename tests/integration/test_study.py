@@ -91,7 +91,7 @@ streams:
 """
 
 
-@pytest.mark.long
+@pytest.mark.accuracy
 def test_the_capacity_of_a_server_with_a_known_limit_is_found(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
