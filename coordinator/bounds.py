@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TypeVar
 
@@ -46,13 +48,20 @@ def note_exceeded(bound: Bound) -> None:
         _exceeded[bound] += 1
 
 
-def within_bounds(message: M) -> M:
-    """Return a message as transport's `checked` does, and count what is too much."""
+@contextmanager
+def fields_counted() -> Iterator[None]:
+    """Within, count a message that has too much."""
     try:
-        return checked(message)
+        yield
     except BoundExceeded:
         note_exceeded(Bound.FIELDS)
         raise
+
+
+def within_bounds(message: M) -> M:
+    """Return a message as transport's `checked` does, and count what is too much."""
+    with fields_counted():
+        return checked(message)
 
 
 def exceeded() -> dict[Bound, int]:

@@ -42,7 +42,14 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 #: Intervals of one message.
 MOST_REPORTS = 8
 
+#: Fields of one message and of the messages in it: each takes memory, an empty one too.
+MOST_FIELDS = 200_000
+
 M = TypeVar("M", bound=Message)
+
+#: Types of a field on the wire.
+_VARINT, _LENGTH_AND_BYTES = 0, 2
+_FIXED_BYTES = {1: 8, 5: 4}
 
 #: Settings of servers, by database and plug-in, lie deep.
 _MOST_DEPTH = 16
@@ -60,6 +67,51 @@ class ProtocolError(FleetError):
 
 class BoundExceeded(ProtocolError):
     """A field has more than its bound."""
+
+
+def parse(kind: type[M], content: bytes) -> M:
+    """Return a peer's message, to be `checked`. Its fields are counted before they are
+    parsed: an empty one takes fifty times its bytes. ProtocolError."""
+    try:
+        if _count_fields(kind.DESCRIPTOR, memoryview(content)) > MOST_FIELDS:
+            raise BoundExceeded(f"a message of more than {MOST_FIELDS:,} fields")
+        return kind.FromString(content)
+    except (DecodeError, IndexError) as error:
+        raise ProtocolError("a message cannot be read") from error
+
+
+def _count_fields(kind: Any, content: memoryview) -> int:
+    """Return how many fields a serialised message of this descriptor has, or more than
+    MOST_FIELDS.
+    IndexError where it ends too early (protobuf.dev/programming-guides/encoding)."""
+    count = position = 0
+    while position < len(content) and count <= MOST_FIELDS:
+        tag, position = _varint(content, position)
+        count += 1
+        if (wire_type := tag & 7) == _LENGTH_AND_BYTES:
+            size, position = _varint(content, position)
+            field = kind.fields_by_number.get(tag >> 3)
+            if field is not None and field.message_type is not None:
+                inner = content[position : position + size]
+                count += _count_fields(field.message_type, inner)
+            position += size
+        elif wire_type == _VARINT:
+            _, position = _varint(content, position)
+        elif wire_type in _FIXED_BYTES:
+            position += _FIXED_BYTES[wire_type]
+        else:
+            raise DecodeError("a group, or no type of a field")
+    return count
+
+
+def _varint(content: memoryview, position: int) -> tuple[int, int]:
+    """Return the number at a position, and the position behind it."""
+    number = shift = 0
+    while (byte := content[position]) & 0x80 and shift < 63:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        position += 1
+    return number | byte << shift, position + 1
 
 
 def checked(message: M) -> M:

@@ -52,7 +52,7 @@ class EnrolmentService(EnrolmentServiceServicer):
         stranger = Caller("", STRANGER, str(context.peer())[:100])
         async with errors_to(context):
             try:
-                request = read_request(pb.EnrolRequest.FromString, content)
+                request = read_request(pb.EnrolRequest, content)
                 async with self._looking:
                     signed = await asyncio.to_thread(
                         self._authority.enrol, request.token, request.request_pem

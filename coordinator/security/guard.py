@@ -19,17 +19,22 @@ from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 from cryptography import x509
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from ldapslam.base.errors import AccessRefused, FleetError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
-from ldapslam.coordinator.bounds import Bound, note_exceeded, within_bounds
+from ldapslam.coordinator.bounds import (
+    Bound,
+    fields_counted,
+    note_exceeded,
+    within_bounds,
+)
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.transport.codec import CallEnded, status_of
-from ldapslam.transport.messages import ProtocolError
+from ldapslam.transport.messages import ProtocolError, parse
 from ldapslam.transport.pki.certificate import Identity, identity_of
 from ldapslam.transport.pki.chain import issuers_in
 from ldapslam.transport.pki.revocation import Revocations
@@ -252,7 +257,8 @@ class Guard:
 def _read(method: str, handler: Handler, content: bytes) -> Any:
     """One request of the current call."""
     _check_size(method, content)
-    request = read_request(handler.request_deserializer, content)
+    # the deserialiser is a class's FromString
+    request = read_request(handler.request_deserializer.__self__, content)
     access.check_own_name(method, access.caller(), request)
     return request
 
@@ -267,11 +273,9 @@ def _check_size(method: str, content: bytes) -> None:
         )
 
 
-def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:
-    try:
-        request = deserialise(content)
-    except DecodeError as error:
-        raise ProtocolError("a request cannot be read") from error
+def read_request(kind: type[_Message], content: bytes) -> _Message:
+    with fields_counted():
+        request = parse(kind, content)
     return request if isinstance(request, _REPORTS) else within_bounds(request)
 
 

@@ -56,10 +56,10 @@ def test_a_report_with_a_row_more_than_the_plan_is_refused() -> None:
 def test_more_than_a_field_may_have_is_refused_wherever_the_field_is() -> None:
     load = agent_pb2.HeartbeatRequest(samples=[agent_pb2.ClockSample()] * 64)
     with exceeds():
-        read_request(agent_pb2.HeartbeatRequest.FromString, load.SerializeToString())
+        read_request(agent_pb2.HeartbeatRequest, load.SerializeToString())
     load.samples.add()
     with exceeds(FIELDS=1), pytest.raises(ProtocolError, match="samples"):
-        read_request(agent_pb2.HeartbeatRequest.FromString, load.SerializeToString())
+        read_request(agent_pb2.HeartbeatRequest, load.SerializeToString())
 
 
 async def test_so_many_writes_wait_for_a_store(

@@ -57,7 +57,7 @@ def test_an_agents_facts_are_short() -> None:
     facts = json.dumps({"x": "y" * 20_000})
     content = agent_pb2.RegisterRequest(host_facts_json=facts).SerializeToString()
     with exceeds(FIELDS=1), pytest.raises(ProtocolError, match="host_facts_json"):
-        read_request(agent_pb2.RegisterRequest.FromString, content)
+        read_request(agent_pb2.RegisterRequest, content)
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,22 @@ from typing import Any
 
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from ldapslam.base.names import MAX_NAME, is_name
 from ldapslam.proto import bounds_pb2, generate
+from ldapslam.proto.agent_pb2 import IntervalReports
 from ldapslam.proto.bounds_pb2 import SHAPE_JSON, SHAPE_LINE, SHAPE_NAME, Bound
 from ldapslam.proto.common_pb2 import Failure
+from ldapslam.proto.monitor_pb2 import MonitorReport
 from ldapslam.transport.messages import (
+    MOST_FIELDS,
     BoundExceeded,
     ProtocolError,
     bound_of,
     checked,
+    parse,
 )
 from support.message_fuzz import MessageFuzzer
 
@@ -181,8 +185,8 @@ def test_a_message_of_anything_is_refused_or_within_its_bounds() -> None:
         descriptor = MESSAGES[number % len(MESSAGES)]
         kind = GetMessageClass(descriptor)
         try:
-            message = checked(kind.FromString(fuzzer.request(descriptor)))
-        except (DecodeError, ProtocolError) as error:
+            message = checked(parse(kind, fuzzer.request(descriptor)))
+        except ProtocolError as error:
             ends[type(error).__name__] += 1
             continue
         ends["kept"] += 1
@@ -205,3 +209,30 @@ def test_json_is_nested_only_so_deep(depth: int) -> None:
 def test_what_is_not_known_is_not_kept() -> None:
     content = Failure(message="m").SerializeToString() + b"\xfa\x7f\x03abc"
     assert checked(Failure.FromString(content)).SerializeToString() == b"\x12\x01m"
+
+
+def nested(content: bytes, *numbers: int) -> bytes:
+    """`content` in a field of a field, from the inner one to the outer one."""
+    for number in numbers:
+        size = len(content)
+        length = bytes([size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14])
+        content = bytes([number << 3 | 2]) + length + content
+    return content
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (IntervalReports, b"\x0a\x00" * (MOST_FIELDS + 1)),
+        (MonitorReport, nested(b"\x0a\x00" * MOST_FIELDS, 2, 5)),
+        (MonitorReport, b"\x0a\x00" * (MOST_FIELDS + 1)),
+        (MonitorReport, b"\xf8\x07\x00" * (MOST_FIELDS + 1)),
+    ],
+    ids=["items", "items of a message in it", "a field again", "unknown fields"],
+)
+def test_a_message_of_too_many_fields_is_refused(
+    kind: type[Message], content: bytes
+) -> None:
+    with pytest.raises(BoundExceeded):
+        parse(kind, content)
+    assert parse(kind, b"") == kind()
