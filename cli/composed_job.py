@@ -64,8 +64,13 @@ class ComposedJob:
     def load(self, overrides: Sequence[str] = ()) -> Job:
         """The job; faults name the options that they come from."""
         try:
+            text = self.text()
             return load_job_text(
-                self.text(), file="", base=Path.cwd(), overrides=overrides
+                text,
+                file="",
+                base=Path.cwd(),
+                overrides=overrides,
+                command=(text, *overrides),
             )
         except JobErrors as error:
             raise JobErrors(

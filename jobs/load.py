@@ -58,10 +58,18 @@ from ldapslam.jobs.scripts import compile_streams
 AnySection = TypeVar("AnySection", bound=Section)
 
 
-def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
-    """The job of a file, changed by `--set` overrides; JobErrors with all faults."""
-    text = job_text(path)
-    return load_job_text(text, file=str(path), base=path.parent, overrides=overrides)
+def load_job(
+    path: Path, overrides: Sequence[str] = (), command: Sequence[str] | None = None
+) -> Job:
+    """The job of a file, changed by overrides; JobErrors with all faults. `command` are
+    the overrides that the user gives; None: all."""
+    return load_job_text(
+        job_text(path),
+        file=str(path),
+        base=path.parent,
+        overrides=overrides,
+        command=overrides if command is None else command,
+    )
 
 
 def load_section(
@@ -184,17 +192,18 @@ def load_job_text(
     base: Path | None,
     overrides: Sequence[str] = (),
     files: Mapping[str, Path | bytes] | None = None,
+    command: Sequence[str] = (),
 ) -> Job:
     """The job of a text; `file` is its name in faults. Files that the job names are
     found in `files` by that name, else relative to `base`; with neither, they are not
-    read."""
+    read. They lie below `base`, unless `command` names them."""
     tree = read_tree(text, file)
     job: Job | None = None
     if isinstance(tree.data, dict) and (key := _key_of_a_study(tree.data)):
         fault = Fault("it is a study, not a job", f"`ldapslam study {file}` runs it")
         tree.findings.append(Finding((key,), fault, at_key=True))
     elif isinstance(tree.data, dict):
-        reading = Reading(files or {}, base)
+        reading = Reading(files or {}, base, command)
         if extend(tree, reading):
             defaults = defaults_of(tree)
             apply_overrides(tree, overrides)

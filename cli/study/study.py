@@ -87,14 +87,14 @@ def study_command(
     from ldapslam.studies.runner import alone_in
     from ldapslam.studies.study_file import load_study
 
-    given = [override_of(*one) for one in variables]
-    study = load_study(file, [*changes, *given], in_lab=in_lab)
+    command = [*changes, *(override_of(*one) for one in variables)]
+    study = load_study(file, command, in_lab=in_lab)
     points = load_points(study, file)
     if in_lab and study.lab is not None:
         from ldapslam.studies.labs import with_users
 
         points = [with_users(one, file.parent / one.job, study.lab) for one in points]
-    jobs = _jobs(file, points)
+    jobs = _jobs(file, points, command)
     _check_lab(study, in_lab, coordinator)
     check_points(points, in_lab=in_lab)
     if study.table is not None:
@@ -126,11 +126,14 @@ def _check_lab(study: Study, in_lab: bool, coordinator: str | None) -> None:
         )
 
 
-def _jobs(file: Path, points: Sequence[Point]) -> list[Job]:
-    """The job of each point: all faults are found before the first run."""
+def _jobs(file: Path, points: Sequence[Point], command: Sequence[str]) -> list[Job]:
+    """The job of each point: all faults are found before the first run. `command` is
+    what the user changes."""
     from ldapslam.jobs.load import load_job
 
-    return [load_job(file.parent / point.job, point.overrides) for point in points]
+    return [
+        load_job(file.parent / point.job, point.overrides, command) for point in points
+    ]
 
 
 def _runner(

@@ -21,9 +21,9 @@ from ldapslam.base.secrets import SecretRef
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.fields.sections import (
     CountOrDurationField,
-    FileName,
     Flag,
     Kind,
+    LocalFile,
     PositiveDuration,
     RateField,
     Section,
@@ -195,7 +195,7 @@ class Tls(Section):
 
     start_tls: Flag = False
     """StartTLS on ldap:// connections, before the bind"""
-    ca_file: FileName | None = None
+    ca_file: LocalFile | None = None
     """PEM file of the trusted authorities, relative to the job file; sent to the
     agents. Without it, the system's"""
     verify: Flag = True

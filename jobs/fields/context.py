@@ -7,7 +7,7 @@ context no file is looked into and no name is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,8 @@ class Reading:
     places: Mapping[str, Path | bytes] = field(default_factory=dict)
     #: Folder of the other files; None: they are not looked for.
     base: Path | None = None
+    #: What the user's own command says: it may name files outside of the folder.
+    command: Sequence[str] = ()
     #: Variables of the session of requests that is being validated.
     scope: Scope = field(default_factory=Scope)
     #: Files that the job names, and where they are, if they are looked for.
@@ -49,12 +51,19 @@ class Reading:
         finally:
             self.scope = outer
 
-    def need(self, name: str) -> None:
-        """Note a file that the job names; a Fault when it is missing or empty."""
+    def need(self, name: str, is_sent: bool = True) -> None:
+        """Note a file that the job names; a Fault when it is missing or empty, or when
+        the directory is sent what is in it though it lies outside of the job's folder:
+        a job of somebody else must not send the user's files."""
         place = self._find(name)
         self.named[name] = place if isinstance(place, Path) else None
         if not isinstance(place, Path):
             return
+        if is_sent and not self._may_send(name, place):
+            raise Fault(
+                f"expected a file in the folder of the job, got {got(name)}",
+                "copy it there, or name it in the command: --set, or --var with `vars`",
+            )
         if not place.is_file():
             hint = f"paths are relative to the job file: {str(place)!r}"
             raise Fault(f"expected a file, got {got(name)}", hint)
@@ -86,6 +95,13 @@ class Reading:
                 f"{name!r} line {line}: expected UTF-8, got 0x{place[error.start]:02x}",
                 "save the file as UTF-8",
             ) from None
+
+    def _may_send(self, name: str, place: Path) -> bool:
+        return (
+            self.base is None
+            or place.resolve().is_relative_to(self.base.resolve())
+            or any(name in text for text in self.command)
+        )
 
     def _find(self, name: str) -> Path | bytes | None:
         if name in self.places:

@@ -154,6 +154,8 @@ def test_constant_arrivals_are_the_same_however_they_are_cut(
     ]
     assert sorted(cut) == whole
     assert len(whole) == 1000
+    # of the hold, at 500/s, to the nanosecond
+    assert [t - 2 * S for t in whole[501:]] == [n * 2_000_000 for n in range(1, 500)]
 
 
 @pytest.mark.parametrize(

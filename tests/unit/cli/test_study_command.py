@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.cli import main
 from ldapslam.cli.study.capacity import _bounds, _load
 
 JOB = """\
@@ -36,6 +37,23 @@ code = main.run(sys.argv[1:])
 import scipy.special, ldapslam.reports.digest
 print(code, has_threads())
 """
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [((), 2), (("--var", "names=/etc/passwd"), 0)]
+)
+def test_a_study_names_no_file_for_its_jobs_to_send(
+    tmp_path: Path, changes: tuple[str, ...], code: int
+) -> None:
+    filtered = JOB.replace("dc=com", 'dc=com", filter: "(uid=[file:${names}])')
+    (tmp_path / "job.yaml").write_text(
+        filtered.replace("{clients: 1}", "{clients: 1, names: job.yaml}")
+    )
+    (tmp_path / "study.yaml").write_text(
+        "name: s\njob: job.yaml\nvars: {names: /etc/passwd}\naxes: {clients: [1, 2]}\n"
+    )
+    arguments = ("study", str(tmp_path / "study.yaml"), "--plan", *changes)
+    assert main.run(arguments) == code
 
 
 @pytest.mark.parametrize(

@@ -470,3 +470,41 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
         yield content, key
         if isinstance(content[key], (dict, list)):
             yield from _places(content[key])
+
+
+SEARCH = '{{search: {{base: "dc=example,dc=com", filter: "(cn=[file:{}])"}}}}'
+ADD = '{{add: {{template: "{}", under: "dc=example,dc=com"}}}}'
+
+
+@pytest.mark.parametrize("operation", [SEARCH, ADD])
+@pytest.mark.parametrize(
+    ("name", "in_command", "is_taken"),
+    [
+        ("own", False, True),
+        ("sub/../own", False, True),
+        ("../other", False, False),
+        ("sub/../../other", False, False),
+        ("{}/other", False, False),
+        ("link", False, False),
+        ("../other", True, True),
+        ("{}/other", True, True),
+    ],
+)
+def test_a_job_sends_no_file_from_outside_of_its_folder_but_as_the_user_says(
+    operation: str, name: str, in_command: bool, is_taken: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "jobs"
+    (folder / "sub").mkdir(parents=True)
+    for path in (folder / "own", tmp_path / "other"):
+        path.write_text("template: a\nrdnAttr: cn\ncn: <guid>\n")
+    (folder / "link").symlink_to(tmp_path / "other")
+    named = operation.format("${file}")
+    place = name.format(tmp_path)
+    job = MINIMAL.replace('search: {base: "dc=example,dc=com"}', named)
+    (folder / "job.yaml").write_text(f'vars: {{file: "{place}"}}\n' + job)
+    overrides = [f"vars.file={place}"] if in_command else []
+    if is_taken:
+        assert set(load_job(folder / "job.yaml", overrides).files) == {place}
+        return
+    with pytest.raises(JobErrors, match="in the folder of the job"):
+        load_job(folder / "job.yaml", overrides)
