@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -19,60 +18,42 @@ COMMON_OPTIONS = "Common options"
 _OPTIONS, _OTHER_OPTIONS = "Options", "Other options"
 
 
-def _noted(note: Callable[[Invocation, Any], None]) -> Callable[..., None]:
-    """Return a callback that gives the value of an option to the invocation."""
+def _common(*names: str, field: str, **settings: Any) -> click.Option:
+    """An option of all commands; the invocation's `field` gets its value, a count adds
+    to it."""
 
-    def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
+    def note(context: click.Context, _: click.Parameter, value: Any) -> None:
         if value:
-            note(context.ensure_object(Invocation), value)
+            known = vars(context.ensure_object(Invocation))
+            known[field] = known[field] + value if settings.get("count") else value
 
-    return callback
-
-
-def _note_output(invocation: Invocation, path: str) -> None:
-    invocation.output = path
-
-
-def _note_json(invocation: Invocation, _: bool) -> None:
-    invocation.json = True
-
-
-def _note_quiet(invocation: Invocation, _: bool) -> None:
-    invocation.quiet = True
-
-
-def _note_verbose(invocation: Invocation, count: int) -> None:
-    invocation.verbosity += count
+    return click.Option(names, expose_value=False, callback=note, **settings)
 
 
 _COMMON = [
-    click.Option(
-        ["-o", "--out"],
+    _common(
+        *("-o", "--out"),
+        field="output",
         metavar="FILE",
-        expose_value=False,
-        callback=_noted(_note_output),
         help="Write the output to FILE instead of stdout; - is stdout.",
     ),
-    click.Option(
-        ["--json"],
+    _common(
+        "--json",
+        field="json",
         is_flag=True,
-        expose_value=False,
         is_eager=True,  # errors of other options are JSON too
-        callback=_noted(_note_json),
         help="Print the result as one JSON document.",
     ),
-    click.Option(
-        ["-q", "--quiet"],
+    _common(
+        *("-q", "--quiet"),
+        field="quiet",
         is_flag=True,
-        expose_value=False,
-        callback=_noted(_note_quiet),
         help="Print results and errors only, no progress and no notes.",
     ),
-    click.Option(
-        ["-v", "--verbose"],
+    _common(
+        *("-v", "--verbose"),
+        field="verbosity",
         count=True,
-        expose_value=False,
-        callback=_noted(_note_verbose),
         help="Log more; twice for everything.",
     ),
 ]

@@ -32,115 +32,86 @@ class Entry(NamedTuple):
     commands: Mapping[str, Entry] = {}
 
 
-_QUICK = {
-    "search": Entry("Search, as searchrate and lb do.", "measure.quick"),
-    "add": Entry(
-        "Add entries, as addrate does; they are removed at the end.",
-        "measure.quick",
-    ),
-    "modify": Entry("Modify entries, as modrate does.", "measure.quick"),
-    "delete": Entry(
-        "Delete entries that are there; nothing brings them back.", "measure.quick"
-    ),
-    "bind": Entry(
-        "Measure binds, or a search and then a bind, as authrate does.",
-        "measure.quick",
-    ),
-}
+def _entries(module: str, **helps: str) -> dict[str, Entry]:
+    """Commands by their names; `{name}` in the module's name is the command's."""
+    return {name: Entry(help, module.format(name=name)) for name, help in helps.items()}
+
+
+_QUICK = _entries(
+    "measure.quick",
+    search="Search, as searchrate and lb do.",
+    add="Add entries, as addrate does; they are removed at the end.",
+    modify="Modify entries, as modrate does.",
+    delete="Delete entries that are there; nothing brings them back.",
+    bind="Measure binds, or a search and then a bind, as authrate does.",
+)
 _RESULTS = {
-    "verify": Entry(
-        "Verify that the results of RUN are unaltered, and who signed them.",
-        "results.verify",
+    **_entries(
+        "results.{name}",
+        verify="Verify that the results of RUN are unaltered, and who signed them.",
+        history="Show how figures change from run to run, and where they shifted.",
     ),
-    "history": Entry(
-        "Show how figures change from run to run, and where they shifted.",
-        "results.history",
+    **_entries(
+        "study.{name}",
+        baseline="Save runs as a baseline for `gate --baseline`, or show the baseline "
+        "in FILE.",
     ),
-    "baseline": Entry(
-        "Save runs as a baseline for `gate --baseline`, or show the baseline in FILE.",
-        "study.baseline",
-    ),
-    "backup": Entry(
-        "Copy the store to FILE, also while a coordinator is writing to it.",
+    **_entries(
         "results.store",
-    ),
-    "prune": Entry(
-        "Remove old runs from a results store, with all that they measured.",
-        "results.store",
+        backup="Copy the store to FILE, also while a coordinator is writing to it.",
+        prune="Remove old runs from a results store, with all that they measured.",
     ),
 }
-_LAB = {
-    "up": Entry(
-        "Bring up servers that stay; print where they are and targets for a job file.",
-        "data.lab",
-    ),
-    "down": Entry(
-        "End all servers of the lab NAME ('lab' without one) and remove its folder.",
-        "data.lab",
-    ),
-    "status": Entry(
-        "List the labs and their servers: which run, and which are in sync.", "data.lab"
-    ),
-}
-_DATA = {
-    "generate": Entry(
-        "Make the entries of TEMPLATE, a file or the name of an example template.",
-        "data.generate",
-    ),
-    "load": Entry(
-        "Add the entries of FILE (LDIF, also gzipped) to a directory.", "data.load"
-    ),
-    "verify": Entry(
-        "Compare the entries of a directory with EXPECTED, or print its fingerprint.",
-        "data.verify",
-    ),
-}
-_SCHEDULE = {
-    "list": Entry(
-        "List the schedules with their next five times, or all about SCHEDULE.",
-        "fleet.schedule",
-    ),
-    "set": Entry(
-        "Make SCHEDULE active, or pause it: it begins no runs until it is active "
-        "again.",
-        "fleet.schedule",
-    ),
-    "remove": Entry("Remove SCHEDULE; runs that it made stay.", "fleet.schedule"),
-}
-_PKI = {
-    "init": Entry("Make a certificate authority.", "serve.pki"),
-    "issue": Entry(
-        "Make a key and a certificate, or renew one; print the folder for "
-        "`agent --tls`.",
-        "serve.pki",
-    ),
-    "list": Entry("List the certificates with their expiry.", "serve.pki"),
-    "revoke": Entry(
-        "Revoke NAME's certificates; a coordinator with --pki refuses them at once.",
-        "serve.pki",
-    ),
-    "token": Entry("Make a join token: its first user becomes NAME.", "serve.pki"),
-}
+_LAB = _entries(
+    "data.lab",
+    up="Bring up servers that stay; print where they are and targets for a job file.",
+    down="End all servers of the lab NAME ('lab' without one) and remove its folder.",
+    status="List the labs and their servers: which run, and which are in sync.",
+)
+_DATA = _entries(
+    "data.{name}",
+    generate="Make the entries of TEMPLATE, a file or the name of an example template.",
+    load="Add the entries of FILE (LDIF, also gzipped) to a directory.",
+    verify="Compare the entries of a directory with EXPECTED, or print its "
+    "fingerprint.",
+)
+_SCHEDULE = _entries(
+    "fleet.schedule",
+    list="List the schedules with their next five times, or all about SCHEDULE.",
+    set="Make SCHEDULE active, or pause it: it begins no runs until it is active "
+    "again.",
+    remove="Remove SCHEDULE; runs that it made stay.",
+)
+_PKI = _entries(
+    "serve.pki",
+    init="Make a certificate authority.",
+    issue="Make a key and a certificate, or renew one; print the folder for "
+    "`agent --tls`.",
+    list="List the certificates with their expiry.",
+    revoke="Revoke NAME's certificates; a coordinator with --pki refuses them at once.",
+    token="Make a join token: its first user becomes NAME.",
+)
 _FLEET = {
-    "agents": Entry(
-        "List the agents that the coordinator knows, or all about NAME.", "fleet.agents"
+    **_entries(
+        "fleet.{name}",
+        agents="List the agents that the coordinator knows, or all about NAME.",
     ),
-    "watch": Entry(
-        "Show RUN until it ends, then its result; exit with its verdict.",
+    **_entries(
         "fleet.operate",
+        watch="Show RUN until it ends, then its result; exit with its verdict.",
+        cancel="End RUN early; what it measured is kept.",
     ),
-    "cancel": Entry("End RUN early; what it measured is kept.", "fleet.operate"),
     "schedule": Entry(
         "Schedules, which `ldapslam submit --cron` and `--every` make.",
         commands=_SCHEDULE,
     ),
-    "status": Entry(
-        "Ask the coordinator whether it serves: whether its store takes writes.",
+    **_entries(
         "fleet.operate",
+        status="Ask the coordinator whether it serves: whether its store takes writes.",
     ),
-    "audit": Entry(
-        "List who submitted, cancelled or scheduled what, and who was refused.",
+    **_entries(
         "fleet.schedule",
+        audit="List who submitted, cancelled or scheduled what, and who was refused.",
     ),
     "pki": Entry(
         "Make and revoke the certificates of a fleet.\n\nAll of it happens in one "
@@ -148,69 +119,58 @@ _FLEET = {
         "ca.key, anybody can make any certificate.",
         commands=_PKI,
     ),
-    "bundle": Entry(
-        "Pack this ldapslam for hosts without a network or a compiler.",
-        "serve.bundle",
+    **_entries(
+        "serve.{name}",
+        bundle="Pack this ldapslam for hosts without a network or a compiler.",
     ),
 }
 
 #: Heading -> name -> command, in the order of `ldapslam --help`.
 COMMANDS = {
     "Measure": {
-        "demo": Entry(
-            "Measure a temporary slapd: supplier, replica, data, a mixed job, the "
+        **_entries(
+            "measure.{name}",
+            demo="Measure a temporary slapd: supplier, replica, data, a mixed job, the "
             "report.",
-            "measure.demo",
         ),
-        "new": Entry(
-            "Write a job file for the directory at URI, or of EXAMPLE, or of LOG….",
-            "job_files.new",
+        **_entries(
+            "job_files.{name}",
+            new="Write a job file for the directory at URI, or of EXAMPLE, or of LOG….",
         ),
-        "check": Entry(
-            "Check JOB before it runs: what it would do, and what a few of its "
+        **_entries(
+            "measure.{name}",
+            check="Check JOB before it runs: what it would do, and what a few of its "
             "requests meet.",
-            "measure.check",
-        ),
-        "run": Entry(
-            "Run JOB here and now: a coordinator and N agents on this host.",
-            "measure.run",
+            run="Run JOB here and now: a coordinator and N agents on this host.",
         ),
         "quick": Entry(
             "Put single operations on a directory, without a job file.",
             commands=_QUICK,
         ),
-        "describe": Entry(
-            "Explain a section of job files, an operation or a type; list them all.",
-            "job_files.describe",
+        **_entries(
+            "job_files.{name}",
+            describe="Explain a section of job files, an operation or a type; list "
+            "them all.",
         ),
     },
-    "Many runs": {
-        "study": Entry(
-            "Run a job at every point of FILE, and report what came out.",
-            "study.study",
-        ),
-        "capacity": Entry(
-            "Find the highest load at which JOB still meets an objective.",
-            "study.capacity",
-        ),
-        "gate": Entry(
-            "Compare an old and a new server under JOB; fail on a regression.",
-            "study.gate",
-        ),
-    },
+    "Many runs": _entries(
+        "study.{name}",
+        study="Run a job at every point of FILE, and report what came out.",
+        capacity="Find the highest load at which JOB still meets an objective.",
+        gate="Compare an old and a new server under JOB; fail on a regression.",
+    ),
     "Results": {
-        "list": Entry(
-            "List the runs, newest first: those of this folder, else a coordinator's.",
+        **_entries(
             "fleet.operate",
+            list="List the runs, newest first: those of this folder, else a "
+            "coordinator's.",
+            show="Show the state, times, agents and log of RUN.",
         ),
-        "show": Entry("Show the state, times, agents and log of RUN.", "fleet.operate"),
-        "report": Entry(
-            "Write the reports of RUN; print their paths on stdout.",
-            "results.report",
-        ),
-        "compare": Entry(
-            "Compare runs: how they were made, and whether their figures differ.",
-            "results.compare",
+        **_entries(
+            "results.{name}",
+            report="Write the reports of RUN; print their paths on stdout.",
+            compare="Compare runs: how they were made, and whether their figures "
+            "differ.",
         ),
         "results": Entry(
             "Verify, compare over time, keep and prune results.", commands=_RESULTS
@@ -229,20 +189,20 @@ COMMANDS = {
         ),
     },
     "A fleet": {
-        "submit": Entry(
-            "Have the fleet run JOB, at once, later or by a schedule.", "fleet.submit"
+        **_entries(
+            "fleet.{name}",
+            submit="Have the fleet run JOB, at once, later or by a schedule.",
         ),
         "fleet": Entry(
             "Agents, runs under way, schedules and certificates of a fleet.",
             commands=_FLEET,
         ),
-        "coordinator": Entry(
-            "Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C.",
+        **_entries(
             "serve.serve",
-        ),
-        "agent": Entry(
-            "Generate load for a coordinator until SIGTERM or Ctrl-C, which drain.",
-            "serve.serve",
+            coordinator="Take agents and jobs, and keep the results, until SIGTERM or "
+            "Ctrl-C.",
+            agent="Generate load for a coordinator until SIGTERM or Ctrl-C, which "
+            "drain.",
         ),
     },
 }
