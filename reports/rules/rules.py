@@ -99,17 +99,21 @@ RULES: list[Callable[[Evidence], Rule]] = []
 
 
 def _rule(
-    name: str,
     title: str,
     problem: str,
     remedy: str = "",
     cause: Cause = Cause.EVIDENCE,
+    name: str = "",
 ) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Rule]]:
+    """A decorator that makes a rule of a function, whose name result.json and the
+    guide have, if no other is given."""
+
     def added(find: Callable[[Evidence], Finding]) -> Callable[[Evidence], Rule]:
         def apply(evidence: Evidence) -> Rule:
             limit, observed, passed, special, instead = find(evidence)
             found, helps = special or problem, instead or remedy
-            return Rule(name, title, found, limit, observed, passed, cause, helps)
+            named = name or find.__name__.removeprefix("_")
+            return Rule(named, title, found, limit, observed, passed, cause, helps)
 
         RULES.append(apply)
         return apply
@@ -131,18 +135,16 @@ def _listed(items: Sequence[str], limit: int = 4) -> str:
 
 
 def _extreme(
-    values: Mapping[str, float],
-    show: Callable[[float], str],
-) -> tuple[float | None, str]:
-    """The highest value, and it with its owner as text."""
+    values: Mapping[str, float], show: Callable[[float], str]
+) -> tuple[float, str]:
+    """The highest value, zero without any, and it with its owner as text."""
     if not values:
-        return None, NOT_APPLICABLE
+        return 0.0, NOT_APPLICABLE
     name = max(values, key=values.__getitem__)
     return values[name], f"{show(values[name])} ({name})"
 
 
 @_rule(
-    "run_completed",
     "the run ended as planned, or a threshold aborted it",
     "the run did not come to its planned end",
 )
@@ -153,9 +155,7 @@ def _run_completed(evidence: Evidence) -> Finding:
     return Finding("finished or aborted", f"{run.state}{detail}", is_as_planned)
 
 
-@_rule(
-    "agents_present", "every planned agent reported", "planned agents did not report"
-)
+@_rule("every planned agent reported", "planned agents did not report")
 def _agents_present(evidence: Evidence) -> Finding:
     planned, totals = evidence.run.agents, evidence.collected.agents
     silent = [
@@ -170,7 +170,7 @@ def _agents_present(evidence: Evidence) -> Finding:
     return Finding(limit, observed, bool(planned) and not silent)
 
 
-@_rule("intervals_complete", "intervals are there", "intervals are missing")
+@_rule("intervals are there", "intervals are missing")
 def _intervals_complete(evidence: Evidence) -> Finding:
     found, limit = evidence.completeness, evidence.validity.missing_intervals
     observed = [
@@ -201,7 +201,6 @@ def _loss(evidence: Evidence, agent: str) -> str:
 
 
 @_rule(
-    "data_present",
     "every operation had a result in the measure phase",
     "operations without any result in the measure phase",
 )
@@ -237,7 +236,6 @@ def _needs_no_data(evidence: Evidence, stream: str, totals: OperationTotals) -> 
 
 
 @_rule(
-    "counts_reached",
     "streams that ended before the run had reached their count",
     "a stream ended before the run, and before it had reached its count",
 )
@@ -258,7 +256,6 @@ def _counts_reached(evidence: Evidence) -> Finding:
 
 
 @_rule(
-    "connections_made",
     "the generator could make its connections",
     "the generator could not make connections",
 )
@@ -290,7 +287,6 @@ def failure_causes(counters: Mapping[str, int]) -> str:
 
 
 @_rule(
-    "plan_followed",
     "open streams had the arrivals that their rates say",
     "an open stream did not have the arrivals of its plan",
     "more agents, or agents with CPUs of their own",
@@ -319,7 +315,6 @@ def _is_whole(evidence: Evidence) -> bool:
 
 
 @_rule(
-    "send_lag",
     "streams sent on time (send lag p99)",
     "a stream sent too late (send lag p99)",
     "give agents CPUs of their own, and CAP_SYS_NICE",
@@ -374,7 +369,6 @@ def _union(operations: Iterable[OperationTotals], metric: str) -> Histogram:
 
 
 @_rule(
-    "generator_disturbed",
     "agents could work undisturbed",
     "an agent was disturbed",
     "find what else runs on its host, or give it less load and more agents",
@@ -406,12 +400,11 @@ def _generator_disturbed(evidence: Evidence) -> Finding:
         f"{_ms(validity.stall_ns)}, a worker busy > {_percent(validity.busy_share)}, "
         f"> {_percent(validity.run_queue_share)} without a CPU"
     )
-    passed = highest is None or highest <= validity.disturbed_intervals
+    passed = highest <= validity.disturbed_intervals
     return Finding(limit, observed, passed, remedy=remedy)
 
 
 @_rule(
-    "loop_share",
     "clients of closed loops did not wait for the generator",
     "clients of closed loops waited for the generator",
     "fewer clients for each agent, or more agents and CPUs",
@@ -425,12 +418,10 @@ def _loop_share(evidence: Evidence) -> Finding:
         if stream.model == "closed"
     }
     highest, observed = _extreme(shares, _percent)
-    passed = highest is None or highest <= limit
-    return Finding(f"≤ {_percent(limit)} of their time", observed, passed)
+    return Finding(f"≤ {_percent(limit)} of their time", observed, highest <= limit)
 
 
 @_rule(
-    "clock_offset",
     "agents' clock offsets are known",
     "an agent's clock offset is not known well enough",
 )
@@ -446,7 +437,7 @@ def _clock_offset(evidence: Evidence) -> Finding:
     }
     unknown = [name for name in evidence.run.agents if name not in bounds]
     highest, observed = _extreme(bounds, lambda bound_ns: f"±{_ms(bound_ns)}")
-    passed = not unknown and (highest is None or highest <= limit_ns)
+    passed = not unknown and highest <= limit_ns
     limit, problem = f"within ±{_ms(limit_ns)}", ""
     if unknown:
         observed = f"unknown of {_listed(unknown)}"
@@ -458,7 +449,7 @@ def _clock_offset(evidence: Evidence) -> Finding:
         largest, later = _extreme(deviations, _ms)
         limit += f" at the start, {_ms(furthest_ns)} apart later"
         observed += f" at the start, {later} later"
-        passed &= largest is None or largest <= furthest_ns
+        passed &= largest <= furthest_ns
         problem = "an agent's clock was not known well enough, or went too far"
     return Finding(limit, observed, passed, problem)
 
@@ -472,7 +463,6 @@ def _drift_us(evidence: Evidence, agent: str) -> float:
 
 
 @_rule(
-    "clock_step",
     "no wall clock was stepped within an interval",
     "a wall clock was stepped within an interval",
 )
@@ -483,12 +473,11 @@ def _clock_step(evidence: Evidence) -> Finding:
         if totals.seen
     }
     highest, observed = _extreme(steps, _ms)
-    passed = highest is None or highest <= CLOCK_STEP_LIMIT_NS
-    return Finding(f"≤ {_ms(CLOCK_STEP_LIMIT_NS)}", observed, passed)
+    is_within = highest <= CLOCK_STEP_LIMIT_NS
+    return Finding(f"≤ {_ms(CLOCK_STEP_LIMIT_NS)}", observed, is_within)
 
 
 @_rule(
-    "histogram_overflow",
     "no duration was above one hour",
     "durations were above one hour",
 )
@@ -546,15 +535,14 @@ def _identity(
 
 
 for _name, _title, _problem, _left, _right in _IDENTITIES:
-    _rule(_name, _title, _problem)(_identity(_left, _right))
+    _rule(_title, _problem, name=_name)(_identity(_left, _right))
 
 
 @_rule(
-    "books",
     "servers counted what agents sent",
     "servers did not count what agents sent",
 )
-def _reconciled(evidence: Evidence) -> Finding:
+def _books(evidence: Evidence) -> Finding:
     """Compare the counts of monitored servers. A kind of request that a server does not
     count fails no run; counts that the job requires and that could not be read do."""
     validity = evidence.validity
@@ -597,11 +585,10 @@ def _reconciled(evidence: Evidence) -> Finding:
 
 
 @_rule(
-    "replication",
     "replication was checked where the job asks for it",
     "replication could not be checked",
 )
-def _replication_checked(evidence: Evidence) -> Finding:
+def _replication(evidence: Evidence) -> Finding:
     replication = evidence.replication
     if replication is None:
         return Finding("checked", NOT_APPLICABLE, passed=True)
@@ -610,7 +597,6 @@ def _replication_checked(evidence: Evidence) -> Finding:
 
 
 @_rule(
-    "server_restarted",
     "no server was restarted",
     "a server was restarted",
     cause=Cause.TARGET,
@@ -630,7 +616,6 @@ def _server_restarted(evidence: Evidence) -> Finding:
 
 
 @_rule(
-    "steady",
     "operations were in a steady state where the job asks for it",
     "an operation was not in a steady state",
     "a longer warm_up",
