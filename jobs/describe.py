@@ -9,13 +9,13 @@ from __future__ import annotations
 import textwrap
 import types
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.jobs.entries.tags import NOTATION as TEMPLATE_NOTATION
 from ldapslam.jobs.fields.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.fields.sections import (
     Kind,
@@ -29,8 +29,6 @@ from ldapslam.jobs.fields.sections import (
 from ldapslam.jobs.fields.thresholds import FIGURES_NOTATION
 from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.reading import extension, variables
-from ldapslam.jobs.requests.pattern import NOTATION as PATTERN_NOTATION
 from ldapslam.jobs.types import job_types
 
 _WIDTH = 80
@@ -42,15 +40,23 @@ JOB = "job"
 TYPES = "types"
 #: A topic below one of these is also described by its last word.
 _OPERATIONS = "streams.operations"
-#: Notations that the fields use, explained by the modules that parse them.
+
+
+def _notation(name: str) -> str:
+    """The text of a notation, from the folder of those without values of the code."""
+    file = Path(__file__).with_name("notations") / f"{name}.txt"
+    return file.read_text(encoding="utf-8")
+
+
+#: Notations that the fields use.
 NOTATIONS = {
-    "patterns": PATTERN_NOTATION,
-    "templates": TEMPLATE_NOTATION,
+    "patterns": _notation("patterns"),
+    "templates": _notation("templates"),
     "results": RESULT_NOTATION,
     "thresholds": THRESHOLD_NOTATION,
     "figures": FIGURES_NOTATION,
-    "vars": variables.NOTATION,
-    "extends": extension.NOTATION,
+    "vars": _notation("vars"),
+    "extends": _notation("extends"),
 }
 
 

@@ -18,14 +18,6 @@ from ldapslam.jobs.reading.tree import Finding, Path, Position, Tree, read_tree
 
 KEY = "extends"
 
-NOTATION = """\
-extends: base.yaml
-    this job is the one of that file (found beside the job file), changed:
-    mappings key by key; lists whose items all have names, such as streams, item
-    by item; a load, and everything else, as a whole. A key set to null is taken
-    away.
-"""
-
 _MOST = 8
 _MISSING = object()
 

@@ -15,17 +15,6 @@ from typing import Any
 from ldapslam.base.fault import Fault, expected, unknown
 from ldapslam.jobs.reading.tree import Finding, Path, Tree, read_tree
 
-NOTATION = """\
-vars: {users: 100000, duration: 60s, base: "dc=example,dc=com"}
-    names with their defaults; a default may use the names above it. A value
-    that is given must be of the default's type: whole number, number, text,
-    true or false. With a default of null it must be given: --var users=2000
-${users}
-    in any value of the file: the value. Alone, it keeps its type.
-$${
-    the characters ${ themselves; a file without `vars` has no variables
-"""
-
 KEY = "vars"
 
 _REFERENCE = re.compile(r"\$(\$\{|\{([^{}]*)\})")

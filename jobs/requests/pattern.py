@@ -384,53 +384,6 @@ def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
     return UnknownName(f"unknown pattern or name {word!r} in {got(shown)}", hint)
 
 
-#: For `ldapslam describe`.
-NOTATION = """\
-Value patterns, in the notation of the UnboundID LDAP SDK. They may stand in
-DNs, in the assertion values of filters and in attribute values.
-
-    [lo-hi]            a number from lo to hi at random
-    [lo..end)          a number from lo to end - 1 at random; also in zipf,
-                       gauss and hot: [zipf:0..1000:1.1)
-    [lo:hi]            the numbers lo to hi in turn, then again; downwards where
-                       lo is above hi. The fleet as a whole sends each once a
-                       round
-    [lo:end)           the numbers lo to end - 1 in turn
-    [lo:hixN]          the same in steps of N
-    […%0000]           numbers padded with zeros, here to four digits; after any
-                       kind of number
-    [random:N]         N random lower-case letters
-    [random:N:chars]   N characters, each at random from chars, or from a set:
-                       alphabet (or alpha: a to z), numeric, alphanumeric, hex,
-                       base64. UnboundID has no such names: to draw from the
-                       letters h, e and x, write them in another order
-    [file:PATH]        a line of a file at random; relative to the job file, and
-                       sent along to the agents; [randomfile:PATH] is the same
-    [sequentialfile:PATH]  its lines in turn, then again; the fleet as a whole
-                       sends each once a round; [streamfile:PATH] is the same
-    [timestamp]        now, such as 20180102030405.678Z
-    [timestamp:format=F]   F: generalized, milliseconds or seconds (after 1970)
-    [timestamp:min=T1:max=T2]  a time between two at random (given like
-                       20180102030405Z), also with :format=F after it
-    [uuid]             a random UUID
-
-and beyond UnboundID's:
-
-    [zipf:lo-hi:s]     lo often, the others ever more rarely: number k of them
-                       with a probability proportional to 1 / k^s; s above 0
-    [gauss:lo-hi]      normally distributed about the middle of lo to hi, which
-                       are three standard deviations away from it
-    [hot:lo-hi:share:fraction]   this fraction of the draws from this share of
-                       the numbers, which is the lowest: [hot:0-999:20%:80%]
-    [unique]           a number that comes once in the whole run, and not in
-                       the next one
-    [name]             a `let` or `capture` of this name; in a DN it may also
-                       stand for whole RDNs: cn=child,[dn]
-    [parent:name]      the parent of the DN of this name
-
-    [[ and ]]          a bracket
-"""
-
 # Supplementary Private Use Area-A: no directory string has a use for it.
 _FIRST_MASK = 0xF0000
 _LAST_MASK = 0xFFFFD
