@@ -21,6 +21,7 @@ from ldapslam.agent.monitoring.reading import (
     Query,
     Table,
     age_s,
+    columns_of,
     distinct,
     is_true,
     newest_change,
@@ -38,79 +39,16 @@ _RUV_FILTER = (
     "(&(nsuniqueid=ffffffff-ffffffff-ffffffff-ffffffff)(objectClass=nsTombstone))"
 )
 
-_SERVER: Columns = (
-    ("opsinitiated", "operations_initiated", "operations", "counter"),
-    ("opscompleted", "operations_completed", "operations", "counter"),
-    ("currentconnections", "connections", "1", "gauge"),
-    ("totalconnections", "connects", "1", "counter"),
-    ("readwaiters", "read_waiters", "1", "gauge"),
-    ("threads", "threads_max", "1", "gauge"),
-    ("currentworkqueue", "work_queue", "1", "gauge"),
-    ("currentbusyworkers", "threads_active", "1", "gauge"),
-    ("currentconnectionsatmaxthreads", "connections_at_max_threads", "1", "gauge"),
-    ("maxthreadsperconnhits", "max_threads_per_connection_hits", "1", "counter"),
-    ("entriessent", "entries_sent", "1", "counter"),
-    ("bytessent", "bytes_sent", "bytes", "counter"),
-)
+_COLUMNS = columns_of("389-ds")
+_SERVER = _COLUMNS["cn=monitor"]
 #: The server's values are added; `unauthbinds` are part of the simple ones.
-_COUNTS: Columns = (
-    ("simpleauthbinds strongauthbinds", "bind_initiated", "operations", "counter"),
-    ("searchops", "search_initiated", "operations", "counter"),
-    ("compareops", "compare_initiated", "operations", "counter"),
-    ("modifyentryops", "modify_initiated", "operations", "counter"),
-    ("modifyrdnops", "modify_dn_initiated", "operations", "counter"),
-    ("addentryops", "add_initiated", "operations", "counter"),
-    ("removeentryops", "delete_initiated", "operations", "counter"),
-    ("errors", "errors", "1", "counter"),
-    ("bindsecurityerrors", "bind_errors", "1", "counter"),
-    ("bytesrecv", "bytes_received", "bytes", "counter"),
-    ("referralsreturned", "referrals_sent", "1", "counter"),
-)
-_CACHES: Columns = (
-    ("dbcachehits", "db_cache_hits", "1", "counter"),
-    ("dbcachetries", "db_cache_tries", "1", "counter"),
-    ("dbcachepagein", "db_cache_pages_in", "pages", "counter"),
-    ("dbcachepageout", "db_cache_pages_out", "pages", "counter"),
-    ("dbcacheroevict", "db_cache_clean_evictions", "pages", "counter"),
-    ("dbcacherwevict", "db_cache_dirty_evictions", "pages", "counter"),
-    ("normalizeddncachehits", "normalized_dn_cache_hits", "1", "counter"),
-    ("normalizeddncachetries", "normalized_dn_cache_tries", "1", "counter"),
-    ("currentnormalizeddncachesize", "normalized_dn_cache", "bytes", "gauge"),
-)
-_DATABASE: Columns = (
-    # BDB
-    ("nsslapd-db-active-txns", "bdb_transactions_active", "1", "gauge"),
-    ("nsslapd-db-commit-rate", "bdb_commits", "1", "counter"),
-    ("nsslapd-db-abort-rate", "bdb_aborts", "1", "counter"),
-    ("nsslapd-db-deadlock-rate", "bdb_deadlocks", "1", "counter"),
-    ("nsslapd-db-lock-conflicts", "bdb_lock_conflicts", "1", "counter"),
-    ("nsslapd-db-current-locks", "bdb_locks", "1", "gauge"),
-    ("nsslapd-db-dirty-pages", "bdb_dirty_pages", "pages", "gauge"),
-    ("nsslapd-db-page-read-rate", "bdb_pages_read", "pages", "counter"),
-    ("nsslapd-db-page-write-rate", "bdb_pages_written", "pages", "counter"),
-    ("nsslapd-db-log-write-rate", "bdb_log_written", "bytes", "counter"),
-    # LMDB
-    ("dbenvmapsize", "mdb_map", "bytes", "gauge"),
-    ("dbenvmapmaxsize", "mdb_map_max", "bytes", "gauge"),
-    ("dbenvlastpageno", "mdb_last_page", "pages", "gauge"),
-    ("dbenvnumreaders", "mdb_readers_used", "1", "gauge"),
-    ("activerwtxn", "mdb_write_transactions_active", "1", "gauge"),
-    ("waitingrwtxn", "mdb_write_transactions_waiting", "1", "gauge"),
-    ("commitrwtxn", "mdb_write_commits", "1", "counter"),
-    ("abortrwtxn", "mdb_write_aborts", "1", "counter"),
-    ("activerotxn", "mdb_read_transactions_active", "1", "gauge"),
-    ("waitingrotxn", "mdb_read_transactions_waiting", "1", "gauge"),
-)
-_BACK_END_CACHES: Columns = (
-    ("entrycachehits", "entry_cache_hits", "1", "counter"),
-    ("entrycachetries", "entry_cache_tries", "1", "counter"),
-    ("currententrycachesize", "entry_cache", "bytes", "gauge"),
-    ("maxentrycachesize", "entry_cache_max", "bytes", "gauge"),
-    ("currententrycachecount", "entry_cache_entries", "1", "gauge"),
-    ("dncachehits", "dn_cache_hits", "1", "counter"),
-    ("dncachetries", "dn_cache_tries", "1", "counter"),
-    ("currentdncachesize", "dn_cache", "bytes", "gauge"),
-)
+_COUNTS = _COLUMNS["cn=snmp,cn=monitor"]
+#: Of the monitors of all databases, and of one.
+_DATABASE = [
+    column
+    for entry in ("caches", "bdb", "mdb", "back end caches")
+    for column in _COLUMNS[entry]
+]
 
 _CHANGES = re.compile(rb"\d+:(\d{1,20})/\d+")
 _STATUS = re.compile(rb"Error \((-?\d{1,9})\)")
@@ -174,8 +112,7 @@ def _databases(directory: Directory) -> list[tuple[str, str]]:
 def _known(directory: Directory, dn: str) -> Columns:
     """The columns whose attributes the entry has."""
     has = {name for _, entry in directory.read(dn) for name in entry}
-    columns = (*_CACHES, *_DATABASE, *_BACK_END_CACHES)
-    return tuple(one for one in columns if one[0] in has)
+    return tuple(one for one in _DATABASE if one[0] in has)
 
 
 def _mapped(

@@ -7,6 +7,7 @@ where its value is. A missing value is NaN; a sample without any value is an err
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 import re
@@ -16,7 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
 
 import ldap
 
@@ -31,10 +33,22 @@ Entry = Mapping[str, Sequence[bytes]]
 Convert = Callable[[Sequence[bytes]], float]
 Kind = Literal["gauge", "counter"]
 #: Attributes, metric, unit, kind.
-Columns = tuple[tuple[str, str, str, Kind], ...]
+Column = tuple[str, str, str, Kind]
+Columns = tuple[Column, ...]
 
+_ATTRIBUTES = Path(__file__).with_name("attributes.csv")
 _LARGEST = 2.0**64
 _GENERALIZED_TIME = re.compile(rb"(\d{14})(?:[.,](\d+))?Z")
+
+
+def columns_of(server: str) -> dict[str, Columns]:
+    """The columns of each entry, or kind of entry, of a server's product."""
+    found: dict[str, Columns] = {}
+    with _ATTRIBUTES.open(encoding="utf-8", newline="") as file:
+        for product, entry, *column in csv.reader(file):
+            if product == server:
+                found[entry] = (*found.get(entry, ()), cast(Column, tuple(column)))
+    return found
 
 
 class Query(NamedTuple):

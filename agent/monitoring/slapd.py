@@ -15,14 +15,13 @@ import ldap
 
 from ldapslam.agent.monitoring.reading import (
     MISSING,
-    Columns,
     Directory,
     Entry,
-    Kind,
     Query,
     Source,
     Table,
     age_s,
+    columns_of,
     distinct,
     newest_change,
     number,
@@ -50,29 +49,8 @@ _OPERATIONS = {
     "Abandon": "abandon",
     "Extended": "extended",
 }
-#: Entry -> attribute, metric, unit, kind.
-_FIGURES: dict[str, tuple[str, str, str, Kind]] = {
-    "cn=Current,cn=Connections": ("monitorCounter", "connections", "1", "gauge"),
-    "cn=Total,cn=Connections": ("monitorCounter", "connects", "1", "counter"),
-    "cn=Read,cn=Waiters": ("monitorCounter", "read_waiters", "1", "gauge"),
-    "cn=Write,cn=Waiters": ("monitorCounter", "write_waiters", "1", "gauge"),
-    "cn=Active,cn=Threads": ("monitoredInfo", "threads_active", "1", "gauge"),
-    "cn=Pending,cn=Threads": ("monitoredInfo", "threads_pending", "1", "gauge"),
-    "cn=Open,cn=Threads": ("monitoredInfo", "threads_open", "1", "gauge"),
-    "cn=Max,cn=Threads": ("monitoredInfo", "threads_max", "1", "gauge"),
-    "cn=Bytes,cn=Statistics": ("monitorCounter", "bytes_sent", "bytes", "counter"),
-    "cn=PDU,cn=Statistics": ("monitorCounter", "pdus_sent", "1", "counter"),
-    "cn=Entries,cn=Statistics": ("monitorCounter", "entries_sent", "1", "counter"),
-    "cn=Referrals,cn=Statistics": ("monitorCounter", "referrals_sent", "1", "counter"),
-}
-_MDB: Columns = (
-    ("olmMDBPagesUsed", "mdb_pages_used", "pages", "gauge"),
-    ("olmMDBPagesFree", "mdb_pages_free", "pages", "gauge"),
-    ("olmMDBPagesMax", "mdb_pages_max", "pages", "gauge"),
-    ("olmMDBReadersUsed", "mdb_readers_used", "1", "gauge"),
-    ("olmMDBEntries", "mdb_entries", "1", "gauge"),
-    ("olmDbNotIndexed", "not_indexed", "1", "counter"),
-)
+_FIGURES = columns_of("slapd")
+_MDB = _FIGURES.pop("database")
 _DATABASE_ATTRIBUTES = (
     "namingContexts",
     "monitorIsShadow",
@@ -97,7 +75,8 @@ def slapd_table(directory: Directory, root_dse: Entry) -> Table:
     databases = directory.read(_DATABASES, ldap.SCOPE_SUBTREE, _DATABASE_ATTRIBUTES)
     suffixes = _replicated(directory, root_dse)
     sources = [started(_START, "monitorTimestamp"), *_operations()]
-    sources += [source(f"{rdns},{_BASE}", *one) for rdns, one in _FIGURES.items()]
+    for rdns, columns in _FIGURES.items():
+        sources += [source(f"{rdns},{_BASE}", *one) for one in columns]
     for dn, entry in databases:
         sources += _of_database(dn, entry)
         sources += _of_consumer(dn, entry)
