@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ldapslam.base.arrays import median
 from ldapslam.reports.document import (
@@ -157,7 +158,7 @@ class Series:
     metric: Metric
     runs: Sequence[Run]
     values: Sequence[float]
-    changes: Sequence[Change] = ()
+    changes: Sequence[Change]
 
     @property
     def title(self) -> str:
@@ -180,33 +181,25 @@ def series_of(runs: Iterable[Run]) -> list[Series]:
                 key = (run.job, operation, _METRICS.index(metric))
                 found.setdefault(key, []).append((run, figure.value))
     limit = _FALSE_ALARMS / max(len(found), 1)
-    return [
-        _with_changes(
-            Series(
-                job,
-                operation,
-                _METRICS[place],
-                [run for run, _ in points],
-                [value for _, value in points],
-            ),
-            limit,
-        )
-        for (job, operation, place), points in sorted(
-            found.items(), key=lambda item: item[0]
-        )
-    ]
+    series = []
+    for job, operation, place in sorted(found):
+        its_runs, values = zip(*found[job, operation, place], strict=True)
+        changes = _changes_of(its_runs, np.array(values), limit)
+        metric = _METRICS[place]
+        series.append(Series(job, operation, metric, its_runs, values, changes))
+    return series
 
 
-def _with_changes(one: Series, limit: float) -> Series:
-    values = np.array(one.values)
+def _changes_of(
+    runs: Sequence[Run], values: npt.NDArray[np.float64], limit: float
+) -> list[Change]:
     # runs count, whenever they were made
     places = step_places(np.arange(len(values), dtype=np.float64), values, limit)
     levels = [median(part) for part in np.split(values, places)]
-    changes = [
-        Change(one.runs[place], one.runs[place - 1], before, after)
+    return [
+        Change(runs[place], runs[place - 1], before, after)
         for place, (before, after) in zip(places, pairwise(levels), strict=True)
     ]
-    return Series(one.job, one.operation, one.metric, one.runs, one.values, changes)
 
 
 def history_document(runs: Sequence[Run], series: Sequence[Series]) -> Document:
@@ -228,7 +221,7 @@ def history_document(runs: Sequence[Run], series: Sequence[Series]) -> Document:
             ("Verdicts", _verdicts(runs)),
         ),
         sections=(
-            Section("changes", "Changes", (_change_block(changes),)),
+            Section("changes", "Changes", (_change_table(changes),)),
             *(_job(place, name, runs, series) for place, name in enumerate(jobs)),
         ),
     )
@@ -255,13 +248,9 @@ def _changes(series: Sequence[Series]) -> list[tuple[Series, Change]]:
     return sorted(found, key=lambda pair: pair[1].run.at_s, reverse=True)
 
 
-def _change_block(changes: Sequence[tuple[Series, Change]]) -> Table | Paragraph:
+def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table | Paragraph:
     if not changes:
         return Paragraph(f"No change was found. {_METHOD}")
-    return _change_table(changes)
-
-
-def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table:
     return table(
         "history-changes",
         "Where a figure changed, the newest first",
