@@ -36,19 +36,11 @@ _BASE = "cn=Monitor"
 _START = f"cn=Start,cn=Time,{_BASE}"
 _DATABASES = f"cn=Databases,{_BASE}"
 
-#: Of RFC 4511, as slapd calls them.
-_OPERATIONS = {
-    "Bind": "bind",
-    "Unbind": "unbind",
-    "Search": "search",
-    "Compare": "compare",
-    "Modify": "modify",
-    "Modrdn": "modify_dn",
-    "Add": "add",
-    "Delete": "delete",
-    "Abandon": "abandon",
-    "Extended": "extended",
-}
+#: Of RFC 4511; slapd calls one otherwise.
+_OPERATIONS = (
+    "bind unbind search compare modify modify_dn add delete abandon extended".split()
+)
+_NAMES = {"modify_dn": "modrdn"}
 _FIGURES = columns_of("slapd")
 _MDB = _FIGURES.pop("database")
 _DATABASE_ATTRIBUTES = (
@@ -128,7 +120,7 @@ def _operations() -> list[Source]:
         )
         for rdn, kind in (
             ("", "operations"),
-            *((f"cn={name},", kind) for name, kind in _OPERATIONS.items()),
+            *((f"cn={_NAMES.get(kind, kind)},", kind) for kind in _OPERATIONS),
         )
         for word in ("Initiated", "Completed")
     ]

@@ -206,19 +206,12 @@ _CONVERT: Convert = {
     "method": _method,
     "new_superior": lambda text: None if text == "(null)" else text,
 }
+_UPPER_CASE = "search bind add modify delete compare abandon unbind result".split()
 _JSON_KINDS = {
-    "SEARCH": "search",
-    "BIND": "bind",
+    **{kind.upper(): kind for kind in _UPPER_CASE},
     "AUTOBIND": "bind",
-    "ADD": "add",
-    "MODIFY": "modify",
-    "DELETE": "delete",
     "MODRDN": "modify_dn",
-    "COMPARE": "compare",
     "EXTENDED_OP": "extended",
-    "ABANDON": "abandon",
-    "UNBIND": "unbind",
-    "RESULT": "result",
     "CONNECTION": "open",
     "DISCONNECT": "close",
 }
