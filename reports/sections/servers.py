@@ -120,6 +120,7 @@ def _verified(found: ReplicationFacts) -> list[Block]:
 
 
 def _trees(found: ReplicationFacts) -> Table:
+    skipped = ", ".join(found.skipped)
     return table(
         "replication",
         "Convergence after the load",
@@ -136,7 +137,8 @@ def _trees(found: ReplicationFacts) -> Table:
             "From when all agents had ended until every server had the last change of "
             "every source (contextCSN of slapd, RUV of 389-DS).",
             *_stale(found),
-            *_skipped(found),
+            *[f"Not compared, as not all servers replicate it: {skipped}."]
+            * bool(skipped),
         ),
     )
 
@@ -149,13 +151,6 @@ def _stale(found: ReplicationFacts) -> list[str]:
         for tree in found.trees
         if tree.stale
     ]
-
-
-def _skipped(found: ReplicationFacts) -> list[str]:
-    skipped = ", ".join(found.skipped)
-    return [f"Not compared, as not all servers replicate it: {skipped}."] * bool(
-        skipped
-    )
 
 
 def _converged(
