@@ -477,10 +477,7 @@ def _clock_step(evidence: Evidence) -> Finding:
     return Finding(f"≤ {_ms(CLOCK_STEP_LIMIT_NS)}", observed, is_within)
 
 
-@_rule(
-    "no duration was above one hour",
-    "durations were above one hour",
-)
+@_rule("no duration was above one hour", "durations were above one hour")
 def _histogram_overflow(evidence: Evidence) -> Finding:
     # the times of imports are kept one by one as well
     imports = {(one.stream, IMPORT_OPERATION) for one in imports_of(evidence.facts)}
@@ -538,10 +535,7 @@ for _name, _title, _problem, _left, _right in _IDENTITIES:
     _rule(_title, _problem, name=_name)(_identity(_left, _right))
 
 
-@_rule(
-    "servers counted what agents sent",
-    "servers did not count what agents sent",
-)
+@_rule("servers counted what agents sent", "servers did not count what agents sent")
 def _books(evidence: Evidence) -> Finding:
     """Compare the counts of monitored servers. A kind of request that a server does not
     count fails no run; counts that the job requires and that could not be read do."""
@@ -596,11 +590,7 @@ def _replication(evidence: Evidence) -> Finding:
     return Finding("checked", observed, not replication.failure)
 
 
-@_rule(
-    "no server was restarted",
-    "a server was restarted",
-    cause=Cause.TARGET,
-)
+@_rule("no server was restarted", "a server was restarted", cause=Cause.TARGET)
 def _server_restarted(evidence: Evidence) -> Finding:
     """What is watched, a server or its process, ran from first to last reading."""
     is_watched = bool(evidence.monitors or evidence.reconciliations)
