@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import RunRecord
@@ -15,6 +16,18 @@ from ldapslam.results.window import Window
 
 #: Name of a figure, as in thresholds -> value; None: the run does not have it.
 KeyFigures = Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    record: RunRecord
+    #: Why the verdict is not PASS.
+    reasons: Sequence[str] = ()
+    #: When it ended, in CLOCK_MONOTONIC, as times of day are set back and forth; None:
+    #: before this coordinator began.
+    ended_s: float | None = None
+    #: Empty without a verdict.
+    figures: KeyFigures = field(default_factory=dict)
 
 
 class Observer:
@@ -28,14 +41,5 @@ class Observer:
     ) -> None:
         """Every agent has reported this interval; `window` has their reports."""
 
-    def run_judged(
-        self,
-        record: RunRecord,
-        reasons: Sequence[str],
-        ended_s: float | None,
-        figures: KeyFigures,
-    ) -> None:
-        """The run's end and verdict are stored. `reasons`: why the verdict is not
-        PASS. `ended_s`: when it ended, in CLOCK_MONOTONIC, as times of day are set back
-        and forth; None: before this coordinator began. `figures`: none without a
-        verdict."""
+    def run_judged(self, judged: JudgedRun) -> None:
+        """The run's end and verdict are stored."""

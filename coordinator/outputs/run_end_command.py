@@ -25,7 +25,7 @@ from ldapslam.base.log_format import without_passwords
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.observer import KeyFigures
+from ldapslam.coordinator.observer import JudgedRun, KeyFigures
 from ldapslam.coordinator.security.guard import Server
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.records import RunRecord, utc_text
@@ -84,16 +84,12 @@ class RunEndCommand(Extension):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def run_judged(
-        self,
-        record: RunRecord,
-        reasons: Sequence[str],
-        ended_s: float | None,
-        figures: KeyFigures,
-    ) -> None:
-        if not is_news(record, ended_s, time.monotonic(), datetime.now(UTC)):
+    def run_judged(self, judged: JudgedRun) -> None:
+        record, now = judged.record, datetime.now(UTC)
+        if not is_news(record, judged.ended_s, time.monotonic(), now):
             return
-        document: Document | None = run_document(record, reasons, figures)
+        document: Document | None
+        document = run_document(record, judged.reasons, judged.figures)
         if len(self._tasks) >= MOST_WAITING:
             note_exceeded(Bound.RUN_END_COMMANDS)
             document = None

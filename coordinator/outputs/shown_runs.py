@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.observer import KeyFigures
+from ldapslam.coordinator.observer import JudgedRun
 from ldapslam.coordinator.outputs.time_buckets import TimeBuckets
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import FINAL_STATES, RunRecord
+from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.window import OperationRows, Window
 
 #: How long an ended run is shown.
@@ -189,14 +189,9 @@ class ShownRuns(Extension):
         if run is not None:
             run.add(figures, window)
 
-    def run_judged(
-        self,
-        record: RunRecord,
-        reasons: Sequence[str],
-        ended_s: float | None,
-        figures: KeyFigures,
-    ) -> None:
-        if ended_s is not None:
+    def run_judged(self, judged: JudgedRun) -> None:
+        record = judged.record
+        if judged.ended_s is not None:
             self.ended[record.state, record.verdict or "none"] += 1
         run = self._runs.get(record.run_id)
         if run is not None:

@@ -26,7 +26,7 @@ from ldapslam.base.errors import (
     StoreFull,
     StoreRefused,
 )
-from ldapslam.coordinator.observer import KeyFigures, Observer
+from ldapslam.coordinator.observer import JudgedRun, KeyFigures, Observer
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.digest import canonical, stored_digest
@@ -325,11 +325,11 @@ class Verdicts:
         if record.verdict is not None and found.verdict in (None, record.verdict):
             return  # judged again, and as before, or not
         record = replace(record, verdict=found.verdict)
+        ended_s = self._ended_s.get(run_id)
+        judged = JudgedRun(record, found.reasons, ended_s, found.figures)
         for observer in self._observers:
             try:
-                observer.run_judged(
-                    record, found.reasons, self._ended_s.get(run_id), found.figures
-                )
+                observer.run_judged(judged)
             except Exception:
                 _log.exception("run %s: an observer failed", run_id)
 

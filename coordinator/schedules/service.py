@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
@@ -13,7 +13,7 @@ from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.observer import KeyFigures
+from ldapslam.coordinator.observer import JudgedRun
 from ldapslam.coordinator.operator_service import MOST_RECORDS
 from ldapslam.coordinator.runs.submission import check_version
 from ldapslam.coordinator.schedules.schedule import State
@@ -29,7 +29,7 @@ from ldapslam.proto.schedule_pb2_grpc import (
     add_ScheduleServiceServicer_to_server,
 )
 from ldapslam.results import audit, schedule_store
-from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.records import utc_text
 from ldapslam.results.schedule_store import ScheduleRecord
 
 _NEXT_TIMES = 5
@@ -162,12 +162,6 @@ class Schedules(Extension):
         if self._scheduler is not None:
             self._scheduler.run_changed(status)
 
-    def run_judged(
-        self,
-        record: RunRecord,
-        reasons: Sequence[str],
-        ended_s: float | None,
-        figures: KeyFigures,
-    ) -> None:
+    def run_judged(self, judged: JudgedRun) -> None:
         if self._scheduler is not None:
-            self._scheduler.run_judged(record)
+            self._scheduler.run_judged(judged.record)

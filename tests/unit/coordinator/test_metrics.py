@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.observer import JudgedRun
 from ldapslam.coordinator.outputs.families import run_families
 from ldapslam.coordinator.outputs.metrics import Metrics
 from ldapslam.coordinator.outputs.shown_runs import (
@@ -161,7 +162,8 @@ def test_ended_runs_are_counted_by_state_and_verdict() -> None:
     for verdict in ("PASS", "FAIL", "PASS", None):
         for ended_s in (7.0, None):
             ended = {"verdict": verdict, "finished_utc": "2000-01-01T00:00:00Z"}
-            runs.run_judged(run_record(Scenario(run=ended)), (), ended_s, {})
+            record = run_record(Scenario(run=ended))
+            runs.run_judged(JudgedRun(record, ended_s=ended_s))
     assert runs.ended == {
         ("finished", "PASS"): 2,
         ("finished", "FAIL"): 1,
@@ -302,7 +304,7 @@ def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
 def test_a_judged_run_shows_its_verdict() -> None:
     runs = run_of(snapshot_of())
     record = run_record(Scenario(run={"run_id": "r1", "verdict": "FAIL"}))
-    runs.run_judged(record, (), 7.0, {})
+    runs.run_judged(JudgedRun(record, ended_s=7.0))
     assert samples_of(runs)["ldapslam_run_verdict", frozenset({"FAIL"})] == 1
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.observer import JudgedRun
 from ldapslam.coordinator.outputs import run_end_command as module
 from ldapslam.coordinator.outputs.run_end_command import (
     RunEndCommand,
@@ -81,7 +82,7 @@ def judged(
     async def work(extension: RunEndCommand) -> None:
         await writer.call(writer.store.create_run, records[0])
         for record in records:
-            extension.run_judged(record, ["p99 was 8 ms"], ended_s, FIGURES)
+            extension.run_judged(JudgedRun(record, ["p99 was 8 ms"], ended_s, FIGURES))
             await all_done(extension)
 
     return work
@@ -197,7 +198,7 @@ def test_few_commands_run_at_a_time(writer: StoreWriter, tmp_path: Path) -> None
     async def work(extension: RunEndCommand) -> None:
         await writer.call(writer.store.create_run, ended())
         for number in range(5):
-            extension.run_judged(ended(verdict=f"v{number}"), (), None, {})
+            extension.run_judged(JudgedRun(ended(verdict=f"v{number}")))
         await all_done(extension)
 
     found = events(writer, shell(script), work)
@@ -215,7 +216,7 @@ def test_ends_beyond_the_bound_are_events(
         await writer.call(writer.store.create_run, ended())
         with exceeds(RUN_END_COMMANDS=1):
             for verdict in ("PASS", "FAIL", "INVALID"):
-                extension.run_judged(ended(verdict=verdict), (), None, {})
+                extension.run_judged(JudgedRun(ended(verdict=verdict)))
             await all_done(extension)
 
     found = events(writer, ("true",), work)
@@ -233,7 +234,7 @@ def test_a_command_that_runs_at_the_end_is_killed(
 
     async def work(extension: RunEndCommand) -> None:
         await writer.call(writer.store.create_run, ended())
-        extension.run_judged(ended(), (), None, {})
+        extension.run_judged(JudgedRun(ended()))
         pids.append(int(await asyncio.to_thread(pipe.read_text)))
 
     [(kind, text)] = events(writer, shell(f"echo $$ > {pipe}; sleep 1000"), work)
@@ -256,7 +257,7 @@ async def test_a_run_that_was_judged_before_the_start_is_reported_after_it(
 ) -> None:
     extension = RunEndCommand(["true"])
     await writer.call(writer.store.create_run, ended())
-    extension.run_judged(ended(), (), None, {})
+    extension.run_judged(JudgedRun(ended()))
     await extension.start(Coordinator(writer), None)
     await all_done(extension)
     [event] = await writer.call(writer.store.events, RUN_ID)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from ldapslam.base.errors import ConfigError, StoreBusy, StoreError
-from ldapslam.coordinator.observer import KeyFigures, Observer
+from ldapslam.coordinator.observer import JudgedRun, Observer
 from ldapslam.coordinator.runs import judge as judge_module
 from ldapslam.coordinator.runs.judge import Judgement, Standing, Verdicts
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -70,14 +70,8 @@ class Court(Observer):
         self.signed.append(content)
         return {"signer": "c1"}
 
-    def run_judged(
-        self,
-        record: RunRecord,
-        reasons: Sequence[str],
-        ended_s: float | None,
-        figures: KeyFigures,
-    ) -> None:
-        self.told.append(record.verdict)
+    def run_judged(self, judged: JudgedRun) -> None:
+        self.told.append(judged.record.verdict)
 
     @property
     def run(self) -> RunRecord:
