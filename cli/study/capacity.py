@@ -150,11 +150,7 @@ def capacity_command(
     unit = "/s" if raised.is_rate else ""
     answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs, unit)
     files = write_capacity(answer, folder)
-    put_report(
-        capacity_document(answer),
-        capacity_json(answer),
-        files,
-    )
+    put_report(capacity_document(answer), capacity_json(answer), files)
     return EXIT_OF_VERDICT[found.verdict]
 
 
@@ -246,7 +242,7 @@ def _search(
     coordinator: str | None,
     job_hash: str,
 ) -> tuple[Journal, Found, list[Probe]]:
-    from ldapslam.cli.study.launch import fleet_runs, local_runs
+    from ldapslam.cli.study.launch import runs_of
     from ldapslam.studies.capacity import Found, next_probe
     from ldapslam.studies.points import Point, Turn
     from ldapslam.studies.runner import Journal, Runner
@@ -255,10 +251,7 @@ def _search(
     identity |= {"from": limits.lowest, "to": limits.highest}
     identity |= {"coordinator": coordinator}
     journal = Journal(folder, identity, "capacity search")
-    launch = (
-        local_runs(Path()) if coordinator is None else fleet_runs(Path(), coordinator)
-    )
-    runner = Runner(journal, launch, say)
+    runner = Runner(journal, runs_of(Path(), coordinator), say)
     made = [_probe(journal, one, rates) for one in _with_result(journal)]
     while not isinstance(wanted := next_probe(limits, made), Found):
         changes = [*given["overrides"], raised.override(wanted.load)]

@@ -17,42 +17,34 @@ from ldapslam.studies.points import Point
 from ldapslam.studies.runner import RESULT, Launch
 
 
-def local_runs(base: Path) -> Launch:
-    """Runs of the points' jobs, found from `base`, on this host, each with a
-    coordinator and agents of its own."""
+def runs_of(base: Path, coordinator: str | None) -> Launch:
+    """Runs of the points' jobs, found from `base`: by the fleet of a coordinator, which
+    keeps them, or on this host, each with a coordinator and agents of its own."""
 
-    def launch(point: Point, folder: Path, log: Path) -> int:
-        job = str(base / point.job)
-        arguments = ["run", job, *_changes(point), "--out", str(folder)]
+    def on_this_host(point: Point, folder: Path, log: Path) -> int:
+        arguments = ["run", *job_of(point), "--out", str(folder)]
         if point.agents is not None:
             arguments += ["--agents", str(point.agents)]
         if point.made_of:
             arguments += ["--made-of", json.dumps(point.made_of)]
         return _run(arguments, Path(os.devnull), log)
 
-    return launch
-
-
-def fleet_runs(base: Path, coordinator: str) -> Launch:
-    """Runs of the points' jobs by the fleet of a coordinator, which keeps them."""
-
-    def launch(point: Point, folder: Path, log: Path) -> int:
-        job = str(base / point.job)
-        arguments = ["submit", job, *_changes(point), "--wait", "--json"]
+    def by_fleet(point: Point, folder: Path, log: Path) -> int:
+        arguments = ["submit", *job_of(point), "--wait", "--json"]
         if point.agents is not None:
             arguments += ["--set", f"agents={{count: {point.agents}}}"]
         folder.mkdir(mode=0o700)
         answer = part_of(folder / RESULT)
-        code = _run([*arguments, "--coordinator", coordinator], answer, log)
+        code = _run([*arguments, "--coordinator", str(coordinator)], answer, log)
         if code in (ExitCode.PASS, ExitCode.FAIL, ExitCode.INVALID):
             os.replace(answer, folder / RESULT)
         return code
 
-    return launch
+    def job_of(point: Point) -> list[str]:
+        changes = [word for one in point.overrides for word in ("--set", one)]
+        return [str(base / point.job), *changes]
 
-
-def _changes(point: Point) -> list[str]:
-    return [word for one in point.overrides for word in ("--set", one)]
+    return on_this_host if coordinator is None else by_fleet
 
 
 def _run(arguments: Sequence[str], out: Path, log: Path) -> int:

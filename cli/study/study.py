@@ -146,7 +146,7 @@ def _runner(
     *,
     in_lab: bool,
 ) -> Runner:
-    from ldapslam.cli.study.launch import fleet_runs, local_runs
+    from ldapslam.cli.study.launch import runs_of
     from ldapslam.studies.labs import Labs
     from ldapslam.studies.runner import Journal, Runner
 
@@ -161,9 +161,7 @@ def _runner(
     }
     return Runner(
         Journal(folder, identity),
-        local_runs(file.parent)
-        if coordinator is None
-        else fleet_runs(file.parent, coordinator),
+        runs_of(file.parent, coordinator),
         say,
         jobs=jobs,
         settle_s=study.settle_ns / _NS_PER_S,
