@@ -43,7 +43,7 @@ _COLUMNS = columns_of("389-ds")
 _SERVER = _COLUMNS["cn=monitor"]
 #: The server's values are added; `unauthbinds` are part of the simple ones.
 _COUNTS = _COLUMNS["cn=snmp,cn=monitor"]
-#: Of the monitors of all databases, and of one.
+#: What a monitor of all databases, or of one, may have.
 _DATABASE = [
     column
     for entry in ("caches", "bdb", "mdb", "back end caches")

@@ -105,8 +105,8 @@ def _rule(
     cause: Cause = Cause.EVIDENCE,
     name: str = "",
 ) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Rule]]:
-    """A decorator that makes a rule of a function, whose name result.json and the
-    guide have, if no other is given."""
+    """A decorator that makes a rule of a function. Without a `name`, the function's
+    name is the rule's, as in result.json and the guide."""
 
     def added(find: Callable[[Evidence], Finding]) -> Callable[[Evidence], Rule]:
         def apply(evidence: Evidence) -> Rule:
