@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import closing
 
 import pytest
 
@@ -20,6 +21,7 @@ from support.chaos_fleet import AGENTS, ChaosFleet
 from support.fleet import FINAL, job_text
 from support.intervals import stored_intervals
 from support.lab import Lab
+from support.postgresql import postgresql, stopped
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 
@@ -89,6 +91,21 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_restarted(
     assert len(books.run.manifest.adopted) == 1
     assert broken_rules(fleet, run_id) == set()
     check_ended(fleet, queued)
+
+
+def test_a_postgresql_that_is_away_while_a_run_ends_costs_nothing() -> None:
+    """For longer than the coordinator waits for agents that do not end."""
+    with postgresql() as url, closing(ChaosFleet(url)) as fleet:
+        fleet.begin(*AGENTS)
+        run_id = fleet.submit_load(duration="5s")
+        fleet.wait_for_load(run_id)
+        time.sleep(2.0)
+        with stopped(url):
+            time.sleep(65.0)
+        books = check_ended(fleet, run_id)
+        assert all(books.is_complete(agent) for agent in AGENTS)
+        assert "store_away" in fleet.events(run_id)
+        assert broken_rules(fleet, run_id) == set()
 
 
 def test_a_coordinator_that_is_away_beyond_the_grace_finds_what_was_measured(

@@ -23,31 +23,50 @@ _USER = "postgres"
 @contextmanager
 def postgresql() -> Iterator[str]:
     """The URL of an empty database; the server ends with the block."""
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=_version)
     folder = Path(tempfile.mkdtemp(prefix="slam-pg-"))
-    as_user: list[str] = []
     name = pwd.getpwuid(os.getuid()).pw_name
     if os.getuid() == 0:
         name = _USER
         user = pwd.getpwnam(name)
         os.chown(folder, user.pw_uid, user.pw_gid)
-        as_user = ["setpriv", f"--reuid={name}", f"--regid={name}", "--init-groups"]
-
-    def run(program: str, *arguments: str) -> None:
-        command = [*as_user, str(programs / program), *arguments]
-        subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=60)
-
-    data, log = folder / "data", folder / "log"
     try:
-        run("initdb", "-D", str(data), "--auth=trust", "-E", "UTF8", "--no-sync")
-        options = f"-c listen_addresses= -c unix_socket_directories={folder}"
-        run("pg_ctl", "-D", str(data), "-l", str(log), "-w", "-o", options, "start")
+        _run(folder, "initdb", "--auth=trust", "-E", "UTF8", "--no-sync")
+        _start(folder)
         try:
             yield f"postgresql://{name}@/postgres?host={folder}"
         finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+            _stop(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def stopped(url: str) -> Iterator[None]:
+    """Within, the server of the URL is stopped, as by a crash."""
+    folder = Path(url.partition("?host=")[2])
+    _stop(folder)
+    try:
+        yield
+    finally:
+        _start(folder)
+
+
+def _start(folder: Path) -> None:
+    options = f"-c listen_addresses= -c unix_socket_directories={folder}"
+    _run(folder, "pg_ctl", "-l", str(folder / "log"), "-w", "-o", options, "start")
+
+
+def _stop(folder: Path) -> None:
+    _run(folder, "pg_ctl", "-m", "immediate", "-w", "stop")
+
+
+def _run(folder: Path, program: str, *arguments: str) -> None:
+    programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=_version)
+    command = [str(programs / program), "-D", str(folder / "data"), *arguments]
+    if os.getuid() == 0:
+        as_user = ("setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--init-groups")
+        command = [*as_user, *command]
+    subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=60)
 
 
 #: application_name of what `execute` does: two of them may be at it at a time.
