@@ -93,8 +93,12 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         _agent(name, evidence, measure_s) for name in sorted(collected.agents)
     )
     figures = figures_of(streams, agents, server_figures(evidence))
-    evidence = replace(evidence, blamed=verdict.blamed(rules))
-    thresholds = judge_thresholds(run.plan.thresholds, evidence, figures)
+    thresholds = judge_thresholds(
+        run.plan.thresholds,
+        evidence,
+        figures,
+        blamed=verdict.blamed(rules),
+    )
     failures = servers_apart(evidence.replication)
     word, reasons = verdict.conclude(
         rules, thresholds, failures, is_aborted=run.state == "aborted"

@@ -75,15 +75,18 @@ def judge_thresholds(
     expressions: Sequence[str],
     evidence: Evidence,
     figures: Sequence[Figure],
+    *,
+    blamed: frozenset[str],
 ) -> tuple[ThresholdResult, ...]:
-    """Judge the job's thresholds and the default thresholds by the figures of the
-    run."""
+    """Judge the job's thresholds and the default thresholds by the figures of the run;
+    `blamed`: rules about the generator that fail."""
     own = [parse_threshold(text) for text in expressions]
     results = [
         _judge(
             one,
             [*matching(one, figures), *_unread(one, figures)],
             evidence,
+            blamed,
             is_default=False,
         )
         for one in own
@@ -105,7 +108,7 @@ def judge_thresholds(
             and not (one.metric == "empty" and evidence.is_replay(figure.subject))
         ]
         if judged:
-            results.append(_judge(one, judged, evidence, is_default=True))
+            results.append(_judge(one, judged, evidence, blamed, is_default=True))
     return tuple(results)
 
 
@@ -118,6 +121,7 @@ def _judge(
     threshold: Threshold,
     figures: Sequence[Figure],
     evidence: Evidence,
+    blamed: frozenset[str],
     *,
     is_default: bool,
 ) -> ThresholdResult:
@@ -125,14 +129,14 @@ def _judge(
     for figure in figures:
         of = figure.title
         if not threshold.is_of_stream:
-            found[of] = _judge_server(threshold, figure, evidence)
+            found[of] = _judge_server(threshold, figure, evidence, blamed)
         elif threshold.hold_ns:
-            found[of] = _judge_hold(threshold, figure.place, evidence)
+            found[of] = _judge_hold(threshold, figure.place, evidence, blamed)
         elif threshold.per:
-            for part, judged in _by_part(threshold, figure, evidence):
+            for part, judged in _by_part(threshold, figure, evidence, blamed):
                 found[f"{of} at {part}" if part else of] = judged
         else:
-            found[of] = _judge_one(threshold, figure, evidence)
+            found[of] = _judge_one(threshold, figure, evidence, blamed)
     if not found:
         nothing = Judged(Outcome.MISSED, None, "no data", "", "nothing matches it")
         return _result(threshold, nothing, "", is_default)
@@ -167,23 +171,26 @@ def _worst(found: Mapping[str, Judged], *, is_upper: bool) -> str:
 
 
 def _by_part(
-    threshold: Threshold, figure: Figure, evidence: Evidence
+    threshold: Threshold,
+    figure: Figure,
+    evidence: Evidence,
+    blamed: frozenset[str],
 ) -> Iterator[tuple[str, Judged]]:
     """Server or agent, and its part of an operation; the whole where it has one."""
     key = figure.place
     whole = evidence.collected.operations[key]
     parts = dict(_parts(threshold.per, key, whole, evidence))
     if len(parts) < 2:
-        yield "", _judge_one(threshold, figure, evidence)
+        yield "", _judge_one(threshold, figure, evidence, blamed)
         return
     requests = sum(one.measured["sent"] for one in parts.values())
     window_s = evidence.window_of(key[0]).measure_s
     for name, totals in parts.items():
         share = totals.measured["sent"] / max(requests, 1)
-        one = OperationRange(threshold, key, totals, evidence, share)
+        one = OperationRange(threshold, key, totals, evidence, blamed, share)
         done = totals.completed_in_measure
         if not share:
-            yield name, _of_nothing(threshold, done, window_s, evidence)
+            yield name, _of_nothing(threshold, done, window_s, blamed)
         elif threshold.metric == "throughput":
             yield name, one.rate(done / window_s if window_s else None)
         elif threshold.metric in SHARES:
@@ -196,12 +203,12 @@ def _by_part(
 
 
 def _of_nothing(
-    threshold: Threshold, done: int, window_s: float | None, evidence: Evidence
+    threshold: Threshold, done: int, window_s: float | None, blamed: frozenset[str]
 ) -> Judged:
     """Judge a server that received, or an agent that sent, nothing in the measure
     phase. A server that is up has requests; an agent's silence is its own."""
     detail = "nothing was sent there"
-    if threshold.per == "agent" or evidence.blamed:
+    if threshold.per == "agent" or blamed:
         detail = "it sent nothing" if threshold.per == "agent" else detail
         return Judged(Outcome.UNCERTAIN, None, "no data", "", detail)
     if threshold.metric == "throughput" and threshold.holds(done / (window_s or 1)):
@@ -244,7 +251,10 @@ def _part_of(
 
 
 def _judge_hold(
-    threshold: Threshold, key: tuple[str, str], evidence: Evidence
+    threshold: Threshold,
+    key: tuple[str, str],
+    evidence: Evidence,
+    blamed: frozenset[str],
 ) -> Judged:
     found = evidence.collected.timeline.states.get(threshold.expression, {})
     states = found.get(key) or bytes(len(evidence.plan.intervals))
@@ -252,13 +262,11 @@ def _judge_hold(
     unknown = (IntervalState.MISSED, IntervalState.UNKNOWN)
     at_most_s = _longest_s(states, evidence, unknown)
     known = _by_stretch(threshold, missed_s, at_most_s)
-    if known.outcome is Outcome.MET or (
-        known.outcome is Outcome.MISSED and not evidence.blamed
-    ):
+    if known.outcome is Outcome.MET or (known.outcome is Outcome.MISSED and not blamed):
         return known
     detail = "in the other intervals, little was sent or the generator was disturbed"
     remedy = _longer_intervals(threshold, key, evidence)
-    if evidence.blamed:
+    if blamed:
         detail, remedy = "the generator was at fault", sooner(evidence)
     return known._replace(
         outcome=Outcome.UNCERTAIN,
@@ -331,7 +339,9 @@ def _unread(threshold: Threshold, figures: Sequence[Figure]) -> list[Figure]:
     ]
 
 
-def _judge_server(threshold: Threshold, figure: Figure, evidence: Evidence) -> Judged:
+def _judge_server(
+    threshold: Threshold, figure: Figure, evidence: Evidence, blamed: frozenset[str]
+) -> Judged:
     """Judge a figure that is not of streams or operations by what it may be."""
     if figure.value is None or figure.unit != threshold.limit_unit:
         detail = f"needs {figure.needs}"
@@ -343,7 +353,7 @@ def _judge_server(threshold: Threshold, figure: Figure, evidence: Evidence) -> J
         return _judge_readings(threshold, figure, evidence)
     low, high = figure.interval[1:] if figure.interval else (figure.value,) * 2
     detail, remedy = "", LONGER
-    if evidence.blamed and figure.metric == "cpu_per_operation":
+    if blamed and figure.metric == "cpu_per_operation":
         # what agents completed is a part of it
         low, high = 0.0, math.inf
         detail, remedy = "the generator was at fault", sooner(evidence)
@@ -425,11 +435,16 @@ def _listed(others: Mapping[str, Judged], known: str) -> str:
     return ", ".join((*texts[:_LISTED], *["…"] * (len(texts) > _LISTED)))
 
 
-def _judge_one(threshold: Threshold, figure: Figure, evidence: Evidence) -> Judged:
+def _judge_one(
+    threshold: Threshold,
+    figure: Figure,
+    evidence: Evidence,
+    blamed: frozenset[str],
+) -> Judged:
     value = figure.value
     totals = evidence.collected.operations.get(figure.place)
     if totals is not None:
-        one = OperationRange(threshold, figure.place, totals, evidence)
+        one = OperationRange(threshold, figure.place, totals, evidence, blamed)
         if threshold.metric in ("throughput", "goodput"):
             return one.rate(value)
         if threshold.metric in SHARES:
@@ -450,7 +465,7 @@ def _judge_one(threshold: Threshold, figure: Figure, evidence: Evidence) -> Judg
     if threshold.metric == "outage":
         return _judge_outage(threshold, known, evidence, figure.subject)
     if threshold.metric == "unsent" and outcome is Outcome.MISSED:
-        return _judge_unsent(threshold, known, evidence, figure.subject)
+        return _judge_unsent(threshold, known, evidence, figure.subject, blamed)
     return known
 
 
@@ -477,11 +492,15 @@ def _judge_outage(
 
 
 def _judge_unsent(
-    threshold: Threshold, known: Judged, evidence: Evidence, stream: str
+    threshold: Threshold,
+    known: Judged,
+    evidence: Evidence,
+    stream: str,
+    blamed: frozenset[str],
 ) -> Judged:
     """Judge a limit that is exceeded: chance, and a generator that stood still, excuse
     it."""
-    if evidence.blamed or evidence.has_stalled_at_end(stream):
+    if blamed or evidence.has_stalled_at_end(stream):
         return known._replace(
             outcome=Outcome.UNCERTAIN,
             detail="the generator was at fault",

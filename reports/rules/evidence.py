@@ -125,8 +125,6 @@ class Evidence:
     #: What was read of servers and hosts.
     monitors: tuple[MonitorSummary, ...] = ()
     events: Sequence[EventRecord] = ()
-    #: Rules about the generator that fail; for thresholds, which come after the rules.
-    blamed: frozenset[str] = frozenset()
 
     @cached_property
     def streams(self) -> Mapping[str, PlannedStream]:

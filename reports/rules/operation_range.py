@@ -122,6 +122,7 @@ class OperationRange:
         key: tuple[str, str],
         totals: OperationTotals,
         evidence: Evidence,
+        blamed: frozenset[str],
         part: float = 1.0,
     ) -> None:
         """`part`: the share of the operation's requests that `totals` are of; its
@@ -131,9 +132,9 @@ class OperationRange:
         self._key = key
         self._totals = totals
         self._evidence = evidence
-        self._is_sound = not evidence.blamed
+        self._is_sound = not blamed
         #: Times are then in doubt as a whole; late sends have bounds of their own.
-        self._is_disturbed = "generator_disturbed" in evidence.blamed
+        self._is_disturbed = "generator_disturbed" in blamed
         self._wanted = evidence.plan.wanted_of(key)
         self._batches = batches_of(totals, evidence)
 
