@@ -89,15 +89,22 @@ def test_a_run_removes_what_it_added(lab: Lab, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "spool").exists()
 
 
-def test_a_run_that_is_cancelled_removes_what_it_added(
-    lab: Lab, tmp_path: Path
+@pytest.mark.parametrize("is_killed", [False, True], ids=["cancelled", "killed"])
+def test_a_run_that_is_cancelled_or_loses_its_engine_removes_what_it_added(
+    lab: Lab, tmp_path: Path, is_killed: bool
 ) -> None:
     out = tmp_path / "out"
     job = write_job(tmp_path, lab, "60s")
     with Running("run", job, "--out", out, cwd=tmp_path) as running:
         wait_for_ledger(out, size=50)
-        running.interrupt()
-        assert running.wait() == 130
+        if is_killed:
+            child_of(running, "ldapslam.agent.engine.process").kill()
+        else:
+            running.interrupt()
+        code = running.wait()
+    assert code != 0 if is_killed else code == 130
+    # by its agent, and by the command if the agent had not the time
+    assert not list(out.glob("spool/*/ledgers/*"))
 
 
 def test_a_command_in_a_hurry_says_how_to_remove_what_is_left(
@@ -122,19 +129,6 @@ def test_a_command_in_a_hurry_says_how_to_remove_what_is_left(
     spool = ledger.parents[2]
     again = check_ldapslam("run", "--cleanup", ledger.parent.name, "--spool", spool)
     assert "no entries are left" in again.stdout
-
-
-def test_entries_of_an_engine_that_was_killed_are_removed_at_once(
-    lab: Lab, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    job = write_job(tmp_path, lab, "60s")
-    with Running("run", job, "--out", out, cwd=tmp_path) as running:
-        wait_for_ledger(out, size=50)
-        child_of(running, "ldapslam.agent.engine.process").kill()
-        assert running.wait() != 0
-    # by its agent, and by the command if the agent had not the time
-    assert not list(out.glob("spool/*/ledgers/*"))
 
 
 def test_entries_that_are_kept_are_told_with_the_command_that_deletes_them(

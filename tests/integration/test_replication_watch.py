@@ -19,6 +19,7 @@ from ldapslam.jobs.connection_settings import ConnectionSettings
 from support.fake_ldap import (
     INTERMEDIATE,
     SEARCH_ENTRY,
+    Behaviour,
     FakeLdap,
     Peer,
     Request,
@@ -149,16 +150,6 @@ def watch_of(server: FakeLdap) -> Watch:
     )
 
 
-def test_an_entry_alone_does_not_tell_that_changes_will_be_told_of() -> None:
-    with FakeLdap(search_commonly) as server:
-        watch = watch_of(server)
-        try:
-            with pytest.raises(TargetError, match="does not tell of changes"):
-                watch.open(time.monotonic() + LIMIT_S)
-        finally:
-            watch.close()
-
-
 def refuse_reading(peer: Peer, request: Request) -> bool:
     return peer.send(result(request, 50))  # insufficientAccessRights
 
@@ -177,12 +168,24 @@ def search_once_for_changes(peer: Peer, request: Request) -> bool:
     return peer.send(result(request))
 
 
-def test_what_a_replica_refuses_is_an_error_of_the_target() -> None:
-    with FakeLdap(refuse_reading) as server:
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        # an entry alone does not tell that changes will be told of
+        (search_commonly, "does not tell of changes"),
+        (refuse_reading, r"does not let .* be watched"),
+    ],
+)
+def test_a_replica_that_cannot_be_watched_is_an_error_of_the_target(
+    behaviour: Behaviour, said: str
+) -> None:
+    with FakeLdap(behaviour) as server:
         watch = watch_of(server)
-        with pytest.raises(TargetError, match=r"does not let .* be watched"):
-            watch.open(time.monotonic() + LIMIT_S)
-        watch.close()
+        try:
+            with pytest.raises(TargetError, match=said):
+                watch.open(time.monotonic() + LIMIT_S)
+        finally:
+            watch.close()
 
 
 def test_the_end_does_not_wait_for_a_replica_that_does_not_answer() -> None:

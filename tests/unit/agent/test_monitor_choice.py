@@ -88,27 +88,41 @@ def test_host_is_read_by_an_agent_on_it_and_once() -> None:
     assert found.every_ns == 5 * NS_PER_S
 
 
-def test_program_that_does_not_run_has_a_monitor_that_says_so() -> None:
-    wanted = "[{host: supplier, processes: [no-such-program, no-such-program]}]"
-    assert names(chosen(wanted, local=("ldap://ds1",))) == [
-        f"host {host_name()}",
-        f"no-such-program on {host_name()}",
-    ]
+LOG = "log: /var/log/slapd.log, format: openldap"
+LOG_NAME = f"log /var/log/slapd.log on {host_name()}"
+ENTRY = "entry: 'cn=a', target: supplier"
+VALUES = f"{{{ENTRY}, attributes: [b, c]}}"
 
 
 @pytest.mark.parametrize(
-    ("local", "number"), [(("ldap://ds1",), 1), (("ldap://ds2",), 0), ((), 0)]
+    ("wanted", "local", "expected"),
+    [
+        # a program that does not run has a monitor that says so
+        (
+            "{host: supplier, processes: [no-such-program, no-such-program]}",
+            "ldap://ds1",
+            [f"host {host_name()}", f"no-such-program on {host_name()}"],
+        ),
+        # a log is read where its server is, or any server if it is of no role
+        (f"{{{LOG}, target: supplier}}", "ldap://ds1", [LOG_NAME]),
+        (f"{{{LOG}, target: supplier}}", "ldap://ds2", []),
+        (f"{{{LOG}, target: supplier}}", "", []),
+        (f"{{{LOG}}}", "ldap://ds3", [LOG_NAME]),
+        # monitors of an entry are told apart by what they read
+        (
+            f"{VALUES}, {{{ENTRY}, counters: [b]}}, {VALUES}",
+            "",
+            [
+                "cn=a (b, c) of supplier ldap://ds1",
+                "cn=a (b/s) of supplier ldap://ds1",
+            ],
+        ),
+    ],
 )
-def test_log_is_read_where_its_server_is(local: tuple[str, ...], number: int) -> None:
-    wanted = "[{log: /var/log/slapd.log, format: openldap, target: supplier}]"
-    assert len(chosen(wanted, local=local)) == number
-
-
-def test_log_of_no_role_is_read_where_any_server_is() -> None:
-    wanted = "[{log: /var/log/slapd.log, format: openldap}]"
-    assert names(chosen(wanted, local=("ldap://ds3",))) == [
-        f"log /var/log/slapd.log on {host_name()}"
-    ]
+def test_monitors_are_named_by_what_they_read(
+    wanted: str, local: str, expected: list[str]
+) -> None:
+    assert names(chosen(f"[{wanted}]", local=(local,))) == expected
 
 
 def test_log_that_the_agents_operator_does_not_allow_is_refused() -> None:
@@ -121,15 +135,6 @@ def test_same_monitor_twice_is_one() -> None:
     wanted = "[{directory: supplier, every: 1s}, {directory: supplier, every: 2s}]"
     (found,) = chosen(wanted)
     assert found.every_ns == NS_PER_S
-
-
-def test_two_monitors_of_an_entry_are_told_apart_by_what_they_read() -> None:
-    entry = "entry: 'cn=a', target: supplier"
-    first, second = f"{{{entry}, attributes: [b, c]}}", f"{{{entry}, counters: [b]}}"
-    assert names(chosen(f"[{first}, {second}, {first}]")) == [
-        "cn=a (b, c) of supplier ldap://ds1",
-        "cn=a (b/s) of supplier ldap://ds1",
-    ]
 
 
 def test_own_bind_takes_the_place_of_the_jobs(tmp_path: Path) -> None:

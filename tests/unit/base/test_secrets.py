@@ -45,22 +45,21 @@ def test_missing_variable_is_an_error_that_names_it(
     assert "export LDAP_PASSWORD in this shell" in str(said.value.hint)
 
 
-def test_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        SecretRef(file=str(tmp_path / "none")).resolve()
-
-
-@pytest.mark.parametrize("content", [b"", b"\n"])
-def test_empty_secret_is_an_error(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"x" * 5000, "longer than 4096 bytes"),
+    ],
+)
+def test_file_that_is_no_password_is_an_error(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
     path = tmp_path / "password"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match="is empty"):
-        SecretRef(file=str(path)).resolve()
-
-
-def test_file_that_is_no_password_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "disk.img"
-    path.write_bytes(b"x" * 5000)
-    with pytest.raises(ConfigError, match="longer than 4096 bytes") as caught:
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=said) as caught:
         SecretRef(file=str(path)).resolve()
     assert "xxx" not in str(caught.value)

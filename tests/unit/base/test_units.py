@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -24,31 +25,45 @@ from ldapslam.base.units import (
     parse_ratio,
 )
 
-
-@pytest.mark.parametrize(
-    ("text", "duration_ns"),
-    [
-        ("0s", 0),
-        ("1ns", 1),
-        ("250us", 250_000),
-        ("250µs", 250_000),  # U+00B5
-        ("250μs", 250_000),  # U+03BC
-        ("1.5ms", 1_500_000),
-        ("10s", 10 * NS_PER_S),
-        ("1h30m", 5_400 * NS_PER_S),
-        ("2d", 172_800 * NS_PER_S),
-        (" 5s ", 5 * NS_PER_S),
+#: Reader -> what it takes, and what that is, to the last digit.
+EXACT: dict[Callable[[Any], Any], dict[Any, Any]] = {
+    parse_duration: {
+        "0s": 0,
+        "1ns": 1,
+        "250us": 250_000,
+        "250µs": 250_000,  # U+00B5
+        "250μs": 250_000,  # U+03BC
+        "1.5ms": 1_500_000,
+        "10s": 10 * NS_PER_S,
+        "1h30m": 5_400 * NS_PER_S,
+        "2d": 172_800 * NS_PER_S,
+        " 5s ": 5 * NS_PER_S,
         # 0.1 s has no exact binary fraction; the arithmetic is decimal.
-        ("0.1s", 100_000_000),
-    ],
-)
-def test_duration_is_exact(text: str, duration_ns: int) -> None:
-    assert parse_duration(text) == duration_ns
+        "0.1s": 100_000_000,
+    },
+    parse_rate: {
+        "500/s": Rate(1, 2_000_000),
+        "10k/s": Rate(1, 100_000),
+        "2.5M/s": Rate(1, 400),
+        "90/m": Rate(3, 2 * NS_PER_S),  # 1.5 per second
+        "20/m": Rate(1, 3 * NS_PER_S),
+        "0.5/s": Rate(1, 2 * NS_PER_S),
+        "1/h": Rate(1, 3600 * NS_PER_S),
+        "100M/s": Rate(1, 10),
+    },
+    parse_ratio: {"98%": 0.98, "0.1%": 0.001, "0%": 0.0, "100%": 1.0},
+    parse_cpus: {"2": {2}, "0-3,8": {0, 1, 2, 3, 8}, 0: {0}, "1, 1": {1}},
+}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+@pytest.mark.parametrize("parse", EXACT)
+def test_a_quantity_is_read_exactly(parse: Callable[[Any], Any]) -> None:
+    assert {text: parse(text) for text in EXACT[parse]} == EXACT[parse]
+
+
+#: Reader -> what it refuses.
+REFUSED: dict[Callable[[Any], Any], tuple[Any, ...]] = {
+    parse_duration: (
         "",
         "s",
         "5",
@@ -68,38 +83,8 @@ def test_duration_is_exact(text: str, duration_ns: int) -> None:
         [],
         {},
         float("nan"),
-    ],
-)
-def test_what_is_no_duration_is_a_fault(value: Any) -> None:
-    with pytest.raises(Fault):
-        parse_duration(value)
-
-
-@given(st.integers(0, 366 * 86_400 * NS_PER_S))
-def test_formatted_duration_parses_as_itself(duration_ns: int) -> None:
-    assert parse_duration(format_duration(duration_ns)) == duration_ns
-
-
-@pytest.mark.parametrize(
-    ("text", "rate"),
-    [
-        ("500/s", Rate(1, 2_000_000)),
-        ("10k/s", Rate(1, 100_000)),
-        ("2.5M/s", Rate(1, 400)),
-        ("90/m", Rate(3, 2 * NS_PER_S)),  # 1.5 per second
-        ("20/m", Rate(1, 3 * NS_PER_S)),
-        ("0.5/s", Rate(1, 2 * NS_PER_S)),
-        ("1/h", Rate(1, 3600 * NS_PER_S)),
-        ("100M/s", Rate(1, 10)),
-    ],
-)
-def test_rate_is_an_exact_fraction(text: str, rate: Rate) -> None:
-    assert parse_rate(text) == rate
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
+    ),
+    parse_rate: (
         *(
             "",
             "500",
@@ -113,11 +98,26 @@ def test_rate_is_an_exact_fraction(text: str, rate: Rate) -> None:
             "101M/s",
         ),
         *(500, 0.5, True, None, []),
-    ],
+    ),
+    parse_ratio: ("98", "%", "-1%", "101%", "1 %", 0.98, 98, None),
+    parse_cpus: ("", "1-", "3-1", "1;2", "-1", -1, True, 1.0, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("parse", "value"),
+    [(parse, value) for parse, values in REFUSED.items() for value in values],
 )
-def test_what_is_no_rate_is_a_fault(value: Any) -> None:
+def test_what_is_no_quantity_is_a_fault(
+    parse: Callable[[Any], Any], value: Any
+) -> None:
     with pytest.raises(Fault):
-        parse_rate(value)
+        parse(value)
+
+
+@given(st.integers(0, 366 * 86_400 * NS_PER_S))
+def test_formatted_duration_parses_as_itself(duration_ns: int) -> None:
+    assert parse_duration(format_duration(duration_ns)) == duration_ns
 
 
 @given(
@@ -154,19 +154,6 @@ def test_arrivals_of_a_duration_are_rounded_up(
     assert exact <= arrivals < exact + 1
 
 
-@pytest.mark.parametrize(
-    ("text", "share"), [("98%", 0.98), ("0.1%", 0.001), ("0%", 0.0), ("100%", 1.0)]
-)
-def test_share_is_a_fraction_of_one(text: str, share: float) -> None:
-    assert parse_ratio(text) == share
-
-
-@pytest.mark.parametrize("value", ["98", "%", "-1%", "101%", "1 %", 0.98, 98, None])
-def test_what_is_no_share_is_a_fault(value: Any) -> None:
-    with pytest.raises(Fault):
-        parse_ratio(value)
-
-
 def test_bare_fraction_is_asked_for_as_a_percentage() -> None:
     with pytest.raises(Fault) as caught:
         parse_ratio(0.95)
@@ -192,16 +179,3 @@ def test_formatted_share_parses_as_itself(millionths_of_a_percent: int) -> None:
 )
 def test_sizes_are_shown_in_their_unit(size_bytes: int, text: str) -> None:
     assert format_size(size_bytes) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus"), [("2", {2}), ("0-3,8", {0, 1, 2, 3, 8}), (0, {0}), ("1, 1", {1})]
-)
-def test_cpus_are_numbers_and_ranges(text: str | int, cpus: set[int]) -> None:
-    assert parse_cpus(text) == cpus
-
-
-@pytest.mark.parametrize("value", ["", "1-", "3-1", "1;2", "-1", -1, True, 1.0, None])
-def test_what_is_no_list_of_cpus_is_a_fault(value: Any) -> None:
-    with pytest.raises(Fault):
-        parse_cpus(value)

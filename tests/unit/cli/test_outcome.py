@@ -15,19 +15,15 @@ from support.invocation import with_json
 from support.store import Scenario, summary_of
 
 
-def test_failures_are_printed_with_their_result_codes(
+def test_result_codes_are_printed_where_there_are_failures(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Without any they are left to the report."""
     show_outcome(summary_of(Scenario(failing=0.05)))
     printed = capsys.readouterr().out
     assert "Responses by LDAP result code" in printed
     assert "(51)" in printed
     assert re.search(r"^readers.search: [0-9.]+ entries per search$", printed, re.M)
-
-
-def test_without_failures_the_result_codes_are_left_to_the_report(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
     show_outcome(summary_of(Scenario(failing=0)))
     printed = capsys.readouterr().out
     assert "throughput" in printed
