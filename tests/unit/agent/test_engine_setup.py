@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from ldapslam.agent import _engine
 from ldapslam.agent._engine import Engine
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import PythonStream
 from ldapslam.jobs.plan import AgentPlan, StreamPlan, agent_plan
+from ldapslam.proto import fields
 from support.fleet import job_text
 
 #: Of a stream's plan, what is for others than the engine.
@@ -147,3 +149,20 @@ def test_stream_of_a_python_class_is_not_the_engines() -> None:
     python = PythonStream.model_validate({"class": "a.b:C", "operations": ["read"]})
     by_hand = dataclasses.replace(stream, python=python)
     assert added(dataclasses.replace(plan, streams=(by_hand,))) == []
+
+
+# The engine's names, and their order, are those of proto/fields.py.
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["OPERATION_COUNTERS", "STREAM_COUNTERS", "SET_UP_TIMES", "WORKER_COUNTERS"],
+)
+def test_counters_are_columns(names: str) -> None:
+    assert getattr(_engine, names) == getattr(fields, names)
+
+
+@pytest.mark.parametrize("names", ["METRICS", "OUTCOMES"])
+def test_metrics_and_outcomes_are_columns(names: str) -> None:
+    found = tuple(name.lower() for name in getattr(_engine, names))
+    assert found == getattr(fields, names)

@@ -19,9 +19,11 @@ from ldapslam.base.errors import (
     LdapSlamError,
     TargetError,
 )
+from ldapslam.base.units import NS_PER_S
 from ldapslam.cli import main
 from ldapslam.cli.study import gate_making, gate_runs
 from ldapslam.cli.study.baseline import _taken
+from ldapslam.cli.study.gate_length import fitted
 from ldapslam.cli.study.gate_runs import Runs
 from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
@@ -247,6 +249,13 @@ def side(job: Path, *changes: str, lab: StudyLab | None = None) -> Side:
     return side_of("new", changes, JobFile(job), (), lab)
 
 
+def sides_of(job: Path, *overrides: str) -> dict[str, Side]:
+    return {
+        name: side_of(name, [uri], JobFile(job), overrides, None)
+        for name, uri in (("old", "ldap://one"), ("new", "ldap://two"))
+    }
+
+
 @contextmanager
 def _no_fleet(names: Sequence[str], _: object, store: Path, out: Path) -> Iterator[Any]:
     store.touch()
@@ -311,10 +320,7 @@ def test_the_folder_is_looked_at_before_a_lab_is_brought_up_and_goes_with_it(
 def test_longer_runs_are_of_both_sides_and_the_first_ones_do_not_count(
     job: Path,
 ) -> None:
-    sides = {
-        name: side_of(name, [uri], JobFile(job), ["run.duration=500ms"], None)
-        for name, uri in (("old", "ldap://one"), ("new", "ldap://two"))
-    }
+    sides = sides_of(job, "run.duration=500ms")
     runs = Runs(sides, job.parent / "out", None)
     assert runs.duration_ns == 500_000_000
     runs.made = [Made("old", "run-1", "PASS", (), True)]
@@ -407,3 +413,68 @@ def test_of_several_targets_one_is_to_be_named(
     assert main.run(["gate", str(job), "--new", "ldap://three"]) == 2
     said = capsys.readouterr().err
     assert "targets.other=…, targets.server=…" in said
+
+
+# How long the runs of a gate are, by its time and its job.
+
+#: As `new` writes it.
+FIRST_JOB = """\
+name: first
+targets: {directory: ["ldap://one"]}
+run: {warm_up: 3s, duration: 30s}
+streams:
+  - name: lookups
+    target: directory
+    load: {rate: 50/s, connections: 8}
+    operations: [{search: {base: "dc=example,dc=com", filter: "(uid=a)"}}]
+"""
+
+
+@pytest.fixture
+def first_job(tmp_path: Path) -> Path:
+    path = tmp_path / "first.yaml"
+    path.write_text(FIRST_JOB)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("override", "limit_s", "length_s"),
+    [
+        # 20 runs of 33.5 s take 670 s
+        ("", 670, 30),
+        ("", 669, 29),
+        ("", 300, 11),
+        ("run.interval=2s", 300, 10),
+        # no shorter than three seconds, of which 12 runs take 78 s
+        ("", 78, 3),
+        ("", 77, None),
+        # a threshold that shorter runs could not miss
+        ("thresholds=[p99 < 5ms for 11s]", 300, 11),
+        ("thresholds=[p99 < 5ms for 20s]", 300, 20),
+        ("thresholds=[p99 < 5ms for 40s]", 300, 11),
+        # what else ends the stream; 12 runs of 33.5 s take 402 s
+        ("streams.0.stop_after=20s", 402, 30),
+        ("streams.0.stop_after=20s", 401, None),
+        ("streams.0.count=5", 1, 30),
+    ],
+)
+def test_runs_are_no_longer_than_the_time_allows_for_ten_pairs(
+    first_job: Path, override: str, limit_s: int, length_s: int | None
+) -> None:
+    given = sides_of(first_job, *filter(None, [override]))
+    if length_s is None:
+        with pytest.raises(ConfigError, match="6 runs of each side"):
+            fitted(given, limit_s * NS_PER_S)
+        return
+    sides, note = fitted(given, limit_s * NS_PER_S)
+    assert {one.job.run.duration_ns for one in sides.values()} == {length_s * NS_PER_S}
+    assert (sides == given) is (length_s == 30) is not bool(note)
+
+
+def test_runs_against_a_baseline_are_not_made_shorter(
+    first_job: Path,
+) -> None:
+    new = {"new": sides_of(first_job)["new"]}
+    assert fitted(new, 201 * NS_PER_S) == (new, "")
+    with pytest.raises(ConfigError, match="with a measure phase of 30s, take 201s"):
+        fitted(new, 200 * NS_PER_S)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import stat
 import subprocess
@@ -28,12 +29,16 @@ from ldapslam.base.errors import (
 )
 from ldapslam.results import columns
 from ldapslam.results.facts import AgentFacts, Manifest
-from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.monitor_rows import (
+    add_monitor_samples,
+    describe_monitors,
+    monitor_series,
+)
 from ldapslam.results.packing import pack, unpack
-from ldapslam.results.records import Taken
+from ldapslam.results.records import MonitorSample, MonitorSeries, Taken
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.intervals import Interval, add_interval, open_part, stored_intervals
-from support.monitors import add_monitors
+from support.monitors import PROCESS, SERVER, add_monitors, descriptions, samples
 from support.rows import OperationRow, snapshot_of
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
@@ -470,3 +475,62 @@ def test_stores_made_at_once_have_all_their_tables(tmp_path: Path) -> None:
         made = list(executor.map(make, paths))
     assert len(made[0]) > 10
     assert made == [made[0]] * len(made)
+
+
+# The readings of monitors: once and whole.
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    fill(store, SMALL)
+    return store
+
+
+def by_name(store: Store) -> dict[str, MonitorSeries]:
+    return {one.description.name: one for one in monitor_series(store, RUN_ID)}
+
+
+def test_readings_come_back_as_they_were_put_in(filled: Store) -> None:
+    add_monitors(filled, RUN_ID, 5, failing_s=frozenset({3}))
+    found = by_name(filled)
+    assert list(found) == [PROCESS, SERVER]
+    assert [one.description for one in found.values()] == descriptions()[::-1]
+    server = found[SERVER]
+    put = [one for one in samples(5, failing_s=frozenset({3})) if one.monitor == SERVER]
+    assert server.at_ns.tolist() == [one.at_ns for one in put]
+    assert server.took_ns.tolist() == [one.took_ns for one in put]
+    assert list(server.failures) == [3]
+    assert np.isnan(server.values[3]).all()
+    np.testing.assert_array_equal(server.values[2], put[2].values)
+
+
+def test_a_reading_that_comes_again_changes_nothing(filled: Store) -> None:
+    add_monitors(filled, RUN_ID, 3)
+    add_monitors(filled, RUN_ID, 5)
+    changed = MonitorSample(SERVER, 0, 1, (math.nan,) * 7)
+    add_monitor_samples(filled, RUN_ID, "load1", [changed, changed])
+    server = by_name(filled)[SERVER]
+    assert len(server.at_ns) == 6
+    assert server.took_ns[0] != 1
+
+
+def test_readings_are_each_agents_own(filled: Store) -> None:
+    add_monitors(filled, RUN_ID, 3)
+    add_monitors(filled, RUN_ID, 4, agent="load2")
+    found = [(one.agent, len(one.at_ns)) for one in monitor_series(filled, RUN_ID)]
+    assert found == [("load1", 4), ("load2", 5)] * 2
+
+
+def test_a_reading_before_the_load_that_does_not_fit_its_monitor_is_missing(
+    filled: Store,
+) -> None:
+    describe_monitors(filled, RUN_ID, "load1", descriptions())
+    wrong = MonitorSample(PROCESS, -5, 7, (1.0,))
+    add_monitor_samples(filled, RUN_ID, "load1", [wrong])
+    assert by_name(filled)[PROCESS].at_ns.tolist() == [-5]
+    assert np.isnan(by_name(filled)[PROCESS].values).all()
+
+
+def test_readings_of_an_unknown_run_are_refused(filled: Store) -> None:
+    with pytest.raises(StoreError):
+        add_monitor_samples(filled, "no-run", "load1", list(samples(1)))
