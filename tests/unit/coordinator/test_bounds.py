@@ -2,7 +2,7 @@
 """Each bound: as much as there may be is taken, one more is refused and counted.
 
 Those of fields are in tests/unit/transport/test_bounds.py, of the services in
-test_control.py, of live figures in test_live.py, of enrolment in test_enrolment.py.
+test_control.py, of live figures in test_live.py, of enrolment in test_guard.py.
 """
 
 from __future__ import annotations

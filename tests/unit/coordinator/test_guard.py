@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,15 +14,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ldapslam.base.errors import ExitCode
 from ldapslam.coordinator.security import guard
-from ldapslam.coordinator.security.access import Caller
+from ldapslam.coordinator.security.access import Caller, enter
 from ldapslam.coordinator.security.audit_log import AuditLog
-from ldapslam.coordinator.security.guard import Guard
+from ldapslam.coordinator.security.enrolment import Enrolment, RenewalService
+from ldapslam.coordinator.security.guard import Guard, errors_to
 from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.proto import enrolment_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport, IntervalReports
+from ldapslam.proto.common_pb2 import Failure
 from ldapslam.proto.operator_pb2 import CancelRunRequest
+from ldapslam.transport.codec import FAILURE_KEY
+from ldapslam.transport.messages import error_of
 from ldapslam.transport.pki.authority import Authority
-from ldapslam.transport.pki.certificate import Role
+from ldapslam.transport.pki.certificate import Role, build_request, new_key
 from ldapslam.transport.pki.revocation import Revocations
 from support.bounds import exceeds
 from support.call_context import CallContext, Refused
@@ -314,3 +321,64 @@ async def test_each_request_of_a_stream_is_checked(
 
 def test_a_method_of_another_kind_is_not_served(authority: Authority) -> None:
     assert guard_of(authority).guarded("/x/Y", _Handler(None)) is None
+
+
+# What a call that fails answers.
+
+
+def test_a_defect_of_ours_is_an_internal_error_to_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    context = CallContext()
+
+    async def call() -> None:
+        async with errors_to(context):
+            raise KeyError("agent")
+
+    with caplog.at_level(logging.CRITICAL), pytest.raises(Refused):
+        asyncio.run(call())
+    assert context.refusal == "the coordinator failed: KeyError: 'agent'"
+    error = error_of(Failure.FromString(context.metadata[FAILURE_KEY]))
+    assert error.exit_code is ExitCode.INTERNAL
+
+
+# Renewal: an agent has what it needs, and cannot fill the authority's register.
+
+
+def test_an_agent_may_renew_a_few_times_and_then_once_an_hour(tmp_path: Path) -> None:
+    now_s = 0.0
+    authority = Authority.create(tmp_path / "pki", "test")
+    for name in ("a", "b"):
+        token = authority.token(name, Role.AGENT, timedelta(hours=1))
+        authority.enrol(token.proof, build_request(new_key(), name))
+    request = pb.RenewRequest(request_pem=build_request(new_key(), "a"))
+
+    async def work() -> list[str]:
+        nonlocal now_s
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        try:
+            service = RenewalService(
+                Enrolment("127.0.0.1:0", authority), AuditLog(writer), lambda: now_s
+            )
+
+            async def renews(name: str) -> bool:
+                enter(Caller(name, Role.AGENT, "ipv4:192.0.2.7:1"))
+                try:
+                    await service.Renew(request, CallContext())
+                except Refused:
+                    return False
+                return True
+
+            with exceeds():
+                assert [await renews("a") for _ in range(5)] == [True] * 5
+            with exceeds(RENEWALS=2):
+                assert [await renews("a") for _ in range(2)] == [False] * 2
+            assert await renews("b")
+            now_s = 3600.0
+            assert [await renews("a") for _ in range(2)] == [True, False]
+            return [one.identity.name for one in authority.issued()]
+        finally:
+            await writer.close()
+
+    names = asyncio.run(work())
+    assert (names.count("a"), names.count("b")) == (1 + 6, 1 + 1)

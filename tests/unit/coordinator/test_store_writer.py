@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store's thread, what goes past it, and the room that a run needs in the store."""
+"""The store's thread, its owner, what goes past it, and the room that a run needs."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from ldapslam.base.errors import (
+    ConfigError,
     FleetError,
     RunNotFound,
     StoreBusy,
@@ -31,6 +34,7 @@ from ldapslam.coordinator.run_queue import (
     check_store_room,
     need_of,
 )
+from ldapslam.coordinator.security.ownership import owned_socket, owned_store
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.plan import ReportRoom
@@ -362,3 +366,44 @@ def test_the_estimate_is_above_what_a_run_brings_and_not_far_above(
     assert brought < asked < 3 * brought
     with Store.open("sqlite://") as store:
         assert room_bytes(store) is None, "of one without a file nothing is known"
+
+
+# A second coordinator is told of the first one, and a dead one is in nobody's way.
+
+
+def test_a_store_has_one_coordinator(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    link = tmp_path / "same.sqlite"
+    link.symlink_to(path)
+    with Store.open(path) as store, owned_store(store):
+        lock = tmp_path / "results.sqlite.lock"
+        assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+        with (
+            Store.open(link) as second,
+            pytest.raises(ConfigError, match="in use by a coordinator") as refusal,
+            owned_store(second),
+        ):
+            pass
+        assert f"process {os.getpid()} on " in (refusal.value.hint or "")
+        # reports are made beside it
+        with Store.open(path, read_only=True) as reader:
+            assert reader.runs() == []
+    assert not lock.exists()
+
+
+def test_what_a_dead_coordinator_left_behind_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "socket.lock").write_text("process 1 on mars")
+    with owned_socket(tmp_path / "socket"):
+        pass
+    with owned_socket(tmp_path / "socket"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(ConfigError, match=r"file/socket\.lock' cannot be locked"),
+        owned_socket(tmp_path / "file" / "socket"),
+    ):
+        pass
