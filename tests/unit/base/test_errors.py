@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Mapping
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_error_survives_pickling_and_json(error: LdapSlamError) -> None:
         assert again.to_dict() == error.to_dict()
 
 
-def described(name: str, values: dict[str, object]) -> LdapSlamError:
+def described(name: str, values: Mapping[str, object]) -> LdapSlamError:
     return LdapSlamError.from_dict({"class": name, "message": "m", "values": values})
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's progress: plain lines in a log, a live table on a terminal."""
+"""A run's progress: plain lines in a log, a live table with curves on a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
+from ldapslam.cli.live_view import LastMinute, curve, live_view
 from ldapslam.cli.progress import Progress, interval_line
 from ldapslam.proto import operator_pb2 as pb
 
@@ -170,3 +171,203 @@ def test_the_failure_that_is_the_error_of_the_command_is_told_once(
         told = pb.RunEvent(kind="agent_failed", text="agent 'a': it is full")
         progress.show(pb.RunUpdate(event=told))
     assert ("it is full" in capsys.readouterr().err) is not (is_local and not t0_utc)
+
+
+# A run as a terminal shows it: rows, curves of the last minute, widths, encodings.
+
+
+STATUS = pb.RunStatus(run_id="r1", job_name="mixed", planned_ns=65 * S)
+
+
+def operation(
+    name: str, rate: float, p99_ms: float | None = None
+) -> pb.OperationFigures:
+    figures = pb.OperationFigures(
+        operation=name, throughput_per_s=rate, completed=round(rate)
+    )
+    if p99_ms is not None:
+        figures.response_time_p50_us = 210
+        figures.response_time_p99_us = p99_ms * 1000
+        figures.response_time_max_us = p99_ms * 2000
+    return figures
+
+
+def interval(
+    end_s: float,
+    *streams: tuple[str, list[pb.OperationFigures]],
+    phase: str = "measure",
+    length_s: float = 1.0,
+) -> pb.IntervalFigures:
+    return pb.IntervalFigures(
+        phase=phase,
+        start_ns=round((end_s - length_s) * S),
+        end_ns=round(end_s * S),
+        agents_reported=2,
+        agents_planned=2,
+        busy_share=0.42,
+        streams=[
+            pb.StreamFigures(
+                stream=name,
+                throughput_per_s=sum(one.throughput_per_s for one in operations),
+                operations=operations,
+                in_flight=16,
+            )
+            for name, operations in streams
+        ],
+    )
+
+
+def shown(
+    last: pb.IntervalFigures,
+    past: LastMinute | None = None,
+    *,
+    width: int = 160,
+    encoding: str = "utf-8",
+) -> list[str]:
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(file=out, width=width)
+    console.print(live_view(STATUS, last, past or LastMinute(), console))
+    out.seek(0)
+    return out.read().splitlines()
+
+
+def row_of(lines: list[str], name: str) -> list[str]:
+    [line] = [line for line in lines if line.startswith(f"{name} ")]
+    return line.removeprefix(name).split()
+
+
+def test_a_stream_is_shown_with_its_operation_or_above_its_operations() -> None:
+    last = interval(
+        5,
+        ("readers", [operation("search", 12_345.6, 3.4)]),
+        ("writers", [operation("add", 19), operation("delete", 1)]),
+    )
+    last.streams[1].errors = last.streams[1].operations[0].errors = 2
+    last.streams[0].dropped = 3
+    lines = shown(last)
+    assert lines[0] == (
+        "mixed r1: measure, 00:05 of 01:05, 2 of 2 agents, busiest worker 42%"
+    )
+    assert row_of(lines, "readers search") == (
+        "12,346/s 210 µs 3.40 ms 6.80 ms 0 3 16".split()
+    )
+    assert row_of(lines, "writers") == "20/s – – – 2 0 16".split()
+    assert row_of(lines, "  add") == ["19/s", "–", "–", "–", "2"]
+    assert row_of(lines, "  delete") == ["1/s", "–", "–", "–", "0"]
+    # of what is nowhere, no column
+    assert "backlog" not in lines[1]
+    assert "entries" not in lines[1]
+
+
+def test_entries_are_those_of_a_search() -> None:
+    search = operation("search", 100)
+    search.searches, search.entries, search.empty = 100, 350, 50
+    mostly = operation("mostly", 100)
+    mostly.searches, mostly.entries, mostly.empty = 100, 2, 98
+    lines = shown(interval(5, ("readers", [search, mostly, operation("compare", 5)])))
+    assert row_of(lines, "  search")[-1] == "3.50"
+    assert " 0.02 (98% found none)" in "\n".join(lines)
+    assert row_of(lines, "  compare")[-1] == "0"
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([], ""),
+        ([0.0, 0.0], "▁▁"),
+        ([7.0, 0.0, 3.5, 7.0], "█▁▅█"),
+        ([None, 1.0, None], " █ "),
+        ([1e-3, 1e9], "▁█"),
+    ],
+)
+def test_a_curve_goes_from_zero_to_its_highest(
+    values: list[float | None], text: str
+) -> None:
+    assert curve(values) == text
+
+
+def past_of(*intervals: pb.IntervalFigures) -> LastMinute:
+    past = LastMinute()
+    for one in intervals:
+        past.add(one)
+    return past
+
+
+def test_the_past_is_a_minute_and_a_column_is_no_shorter_than_an_interval() -> None:
+    past = past_of(
+        *(interval(s, ("r", [operation("search", s, s)])) for s in range(1, 91))
+    )
+    key = ("r", "search")
+    # 60 s in 30 columns: two intervals each, the mean and the highest of them
+    assert past.throughput(key, 30) == [s + 0.5 for s in range(31, 91, 2)]
+    assert past.p99(key, 30) == [s * 1000 for s in range(32, 91, 2)]
+    # 5 s each: twelve at most, whatever the width
+    slow = past_of(
+        *(
+            interval(s, ("r", [operation("search", s)]), length_s=5)
+            for s in range(5, 305, 5)
+        )
+    )
+    assert slow.throughput(key, 30) == [None] * 18 + list(range(245, 305, 5))
+    assert slow.p99(key, 2) == [None, None]
+
+
+def test_a_gap_is_a_gap_and_a_drain_is_left_out() -> None:
+    past = past_of(
+        interval(1, ("r", [operation("search", 4)])),
+        interval(2),
+        interval(3, ("r", [operation("search", 8)])),
+        interval(3.01, ("r", [operation("search", 900)]), phase="drain", length_s=0.01),
+    )
+    assert past.throughput(("r", "search"), 60)[-3:] == [4, None, 8]
+    assert past.throughput(("r", ""), 60)[-1] == 8
+    assert past.throughput(("nobody", ""), 3) == [None] * 3
+
+
+def busy() -> tuple[pb.IntervalFigures, LastMinute]:
+    made = []
+    for second in range(1, 61):
+        search = operation("search", 1000 + second, second)
+        search.searches, search.entries = 1000, 2000
+        made.append(interval(second, ("readers", [search, operation("add", 7, 9)])))
+    return made[-1], past_of(*made)
+
+
+@pytest.mark.parametrize(
+    ("width", "has", "lacks", "curves"),
+    [
+        (45, ["p99", "errors"], ["p50", "last minute"], 0),
+        (60, ["p50", "p99"], ["max", "in flight"], 1),
+        (80, ["p50", "entries", "in flight"], ["max"], 1),
+        (120, ["max", "in flight"], [], 2),
+        (300, ["max", "in flight"], [], 2),
+    ],
+)
+def test_the_view_fits_the_terminal(
+    width: int, has: list[str], lacks: list[str], curves: int
+) -> None:
+    lines = shown(*busy(), width=width)
+    header = next(line for line in lines if line.startswith("stream"))
+    assert max(len(line.rstrip()) for line in lines) <= width
+    assert [one for one in has if one not in header] == []
+    assert [one for one in lacks if one in header] == []
+    assert header.count("last minute") == curves
+    [search] = [line for line in lines if line.startswith("  search")]
+    drawn = [word for word in search.split() if set(word) & set("▁▂▃▄▅▆▇█")]
+    assert len(drawn) == curves
+    assert all(11 <= len(one) <= 30 for one in drawn)
+
+
+def test_an_encoding_without_blocks_gets_ascii() -> None:
+    lines = shown(*busy(), width=80, encoding="ascii")
+    assert "\n".join(lines).isascii()
+    [search] = [line for line in lines if line.startswith("  search")]
+    assert " us " in search
+    assert "#" in search
+
+
+def test_before_the_first_interval_the_state_is_shown() -> None:
+    console = Console(file=io.StringIO(), width=80, record=True)
+    status = pb.RunStatus(run_id="r1", job_name="mixed", state="preparing")
+    console.print(live_view(status, None, LastMinute(), console))
+    assert console.export_text() == "mixed r1: preparing\n"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of builds under test: what belongs to them is found, or named as missing."""
+"""Servers of builds under test, and settings of a lab: found, or refused by name."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.lab import Choices, Lab, LabError
 from ldapslam.lab.ds389 import programs as ds389_programs
+from ldapslam.lab.options import DS389, SLAPD, Option, placed
 from ldapslam.lab.site import last_words
 from ldapslam.lab.slapd import slapd
 
@@ -136,3 +138,63 @@ def test_a_389_ds_is_quoted_from_its_log_of_errors(tmp_path: Path) -> None:
     lines = "[27/Nov] - INFO - main - up\n[27/Nov] - ERR - main - no disk\n"
     (tmp_path / "log" / "errors").write_text(lines)
     assert last_words(log) == "ERR - main - no disk"
+
+
+# Settings of a lab by name: placed, or refused with the remedy.
+
+
+def test_settings_are_placed_in_the_order_given() -> None:
+    chosen = [("index", "cn eq"), ("Threads", "8"), ("index", "sn eq")]
+    assert placed(chosen, SLAPD, "slapd") == {
+        "database": [("index", "cn eq"), ("index", "sn eq")],
+        "global": [("threads", "8")],
+    }
+
+
+def test_short_names_stand_for_the_servers_own() -> None:
+    chosen = [("cachesize", "512MiB"), ("nsslapd-dncachememsize", "1000000")]
+    assert placed(chosen, DS389, "389-DS") == {
+        "backend": [
+            ("nsslapd-cachememsize", "536870912"),
+            ("nsslapd-dncachememsize", "1000000"),
+        ]
+    }
+
+
+def test_a_flag_is_there_or_not() -> None:
+    assert placed([("dbnosync", "on")], SLAPD, "slapd") == {
+        "database": [("dbnosync", "")]
+    }
+    assert placed([("dbnosync", "off")], SLAPD, "slapd") == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "server", "name", "value", "message", "hint"),
+    [
+        (SLAPD, "slapd", "thread", "8", "no setting", "did you mean 'threads'?"),
+        (SLAPD, "slapd", "cachesize", "1GiB", "no setting", "mdb has no cache"),
+        (DS389, "389-DS", "nsslapd-cachemesize", "1", "no setting", "cachememsize'?"),
+        (DS389, "389-DS", "cachesize", "1 acre", "a size such as", "MiB"),
+        (SLAPD, "slapd", "maxsize", "", "a value in one line", "maxsize=VALUE"),
+        (SLAPD, "slapd", "index", "a\nb c", "a value in one line", "index=VALUE"),
+        (SLAPD, "slapd", "dbnosync", "yes", "'on' or 'off'", ""),
+    ],
+)
+def test_what_cannot_be_set_is_refused_with_the_remedy(
+    table: dict[str, Option],
+    server: str,
+    name: str,
+    value: str,
+    message: str,
+    hint: str,
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        placed([(name, value)], table, server)
+    assert message in str(caught.value)
+    assert hint in (caught.value.hint or "")
+
+
+def test_each_setting_is_documented() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "labs.md"
+    documented = set(re.findall(r"`([\w-]+)`", page.read_text()))
+    assert set(SLAPD) | set(DS389) <= documented

@@ -77,6 +77,13 @@ def readings(
     return found
 
 
+def add_pair(gate: Gate, number: int, most: int, new: Readings, old: Readings) -> None:
+    """The fifth pair plans the gate for the most that there may be."""
+    gate.add(new, old)
+    if number == 5:
+        gate.plan_for(most)
+
+
 def gate_of(
     change: Change = usual,
     *,
@@ -89,9 +96,7 @@ def gate_of(
     gate = Gate(DEFAULT_METRICS, Tolerances.of(tolerances))
     for number in range(1, most + 1):
         old = readings(rng, spread)
-        gate.add(readings(rng, spread, change), old)
-        if number == 5:
-            gate.plan_for(most)
+        add_pair(gate, number, most, readings(rng, spread, change), old)
         if gate.is_clear:
             break
     gate.end()
@@ -257,9 +262,7 @@ def test_a_gate_passes_only_when_the_new_sides_runs_do(
     for number in range(1, 7):
         for side, fails in ((OLD, old), (NEW, new)):
             gate.note(side, "FAIL" if number <= fails else "PASS", is_sound=True)
-        gate.add(readings(rng, 0.001), readings(rng, 0.001))
-        if number == 5:
-            gate.plan_for(6)
+        add_pair(gate, number, 6, readings(rng, 0.001), readings(rng, 0.001))
     assert gate.answer().answer == answer
     shown = gate_document(told(gate))
     said = " ".join((*shown.reasons, *shown.cautions))
@@ -339,9 +342,7 @@ def test_an_operation_that_appears_later_is_a_figure_that_is_missing() -> None:
         new = readings(rng, 0.001)
         if number == 6:
             new["late.add", METRICS["throughput"]] = figure(1.0)
-        gate.add(new, readings(rng, 0.001))
-        if number == 5:
-            gate.plan_for(6)
+        add_pair(gate, number, 6, new, readings(rng, 0.001))
     assert gate.answer().answer == CANNOT_TELL
     assert [one.needs for one in gate.answer().figures if one.operation == "late.add"]
 
@@ -435,9 +436,7 @@ def test_six_runs_that_fail_against_none_are_a_regression_however_long_the_gate(
             }
             for _ in (NEW, OLD)
         ]
-        gate.add(*sides)
-        if number == 5:
-            gate.plan_for(150)
+        add_pair(gate, number, 150, *sides)
     assert gate.answer().answer == REGRESSION
 
 
@@ -526,9 +525,7 @@ def test_a_rehearsal_says_which_figures_would_show_a_change() -> None:
             steady = readings(rng, 0.001)
             key = (SEARCH, METRICS["throughput"])
             pair.append({**found, key: steady[key]})
-        gate.add(*pair)
-        if number == 5:
-            gate.plan_for(6)
+        add_pair(gate, number, 6, *pair)
     of_ten = {one.change: one for one in gate.rehearse([0.0, 0.1], gates=100)}[0.1]
     by_name = {metric.name: share for (_, metric), share in of_ten.found_by.items()}
     assert by_name["throughput"] > 0.9
