@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`check` says what a run will fail at, and what a few requests of it have met."""
+"""`check` reports faults that a run would meet, and results of sample requests."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_probe_that_cannot_write_is_told(slapd_trio: Lab, tmp_path: Path) -> N
             connection.delete_s(entry)
 
 
-# It sends a few requests of each operation, and says what they met.
+# Sample requests of each operation, and their results.
 
 
 PEOPLE = f"ou=people,{SUFFIX}"

@@ -336,7 +336,7 @@ def test_a_closed_pipe_does_not_change_the_exit_code() -> None:
     assert process.returncode == 0
 
 
-# On a terminal: the live view, and what is left of it.
+# On a terminal: the live view, and its last lines.
 
 
 BLOCKS = set("▁▂▃▄▅▆▇█")

@@ -171,7 +171,7 @@ def search_once_for_changes(peer: Peer, request: Request) -> bool:
 @pytest.mark.parametrize(
     ("behaviour", "said"),
     [
-        # an entry alone does not tell that changes will be told of
+        # an entry alone does not show that changes will follow
         (search_commonly, "does not tell of changes"),
         (refuse_reading, r"does not let .* be watched"),
     ],

@@ -97,7 +97,7 @@ VALUES = f"{{{ENTRY}, attributes: [b, c]}}"
 @pytest.mark.parametrize(
     ("wanted", "local", "expected"),
     [
-        # a program that does not run has a monitor that says so
+        # a program that does not run has a monitor too
         (
             "{host: supplier, processes: [no-such-program, no-such-program]}",
             "ldap://ds1",
@@ -108,7 +108,7 @@ VALUES = f"{{{ENTRY}, attributes: [b, c]}}"
         (f"{{{LOG}, target: supplier}}", "ldap://ds2", []),
         (f"{{{LOG}, target: supplier}}", "", []),
         (f"{{{LOG}}}", "ldap://ds3", [LOG_NAME]),
-        # monitors of an entry are told apart by what they read
+        # monitors of an entry differ in the names of their values
         (
             f"{VALUES}, {{{ENTRY}, counters: [b]}}, {VALUES}",
             "",

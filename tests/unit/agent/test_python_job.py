@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What blocks of a Python class are recorded as, and what its process counts beside."""
+"""Records of the blocks of a Python class, and other counts of its process."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_requests_are_counted_by_kind_and_server() -> None:
             client.count_request(kind, uri)
 
 
-# What the process of a Python client counts beside its requests.
+# Counts of the process of a Python client that are not requests.
 
 
 MS = 1_000_000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `check` says of a job, and makes of its samples: warnings, remedies, a table."""
+"""The output of `check`: the plan of a job, warnings, remedies, a table of samples."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def test_an_operation_of_which_no_sample_ends_well_is_hopeless(
     assert _is_hopeless(met.document()) is is_hopeless
 
 
-# What it says of a job before it asks any server.
+# Output on a job before any server is asked.
 
 
 PLANNED = """\

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a rule's times come, and what becomes of them and of runs that wait."""
+"""The times of a rule, and decisions on due times and on runs that wait."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_time_without_offset_is_no_instant(text: str) -> None:
         parse_utc(text)
 
 
-# What becomes of times that are due, and of runs that wait: tables.
+# Decisions on times that are due, and on runs that wait: tables.
 
 
 NOON = moment("2026-03-01 12:00")

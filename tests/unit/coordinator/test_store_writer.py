@@ -368,7 +368,7 @@ def test_the_estimate_is_above_what_a_run_brings_and_not_far_above(
         assert room_bytes(store) is None, "of one without a file nothing is known"
 
 
-# A second coordinator is told of the first one, and a dead one is in nobody's way.
+# A store has one coordinator, and a dead coordinator does not block the next.
 
 
 def test_a_store_has_one_coordinator(tmp_path: Path) -> None:
