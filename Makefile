@@ -81,6 +81,7 @@ style: setup $(STAMPS)/dev
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/pytest -q tests/unit/test_surface.py
 
 ctest: $(STAMPS)/system ## the tests of the engine in C
 	$(call c_tests,plain)

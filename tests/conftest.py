@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="rewrite tests/golden from what the code makes now, for review by diff",
+        help="only rewrite the files that tests compare with, for review by diff",
     )
     parser.addoption(
         "--all-draws",
@@ -81,7 +81,15 @@ def pytest_ignore_collect(
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    if config.getoption("--update-golden"):
+        items[:] = [
+            item
+            for item in items
+            if "update_golden" in getattr(item, "fixturenames", ())
+        ]
     for item in items:
         if isinstance(item, pytest.Function) and (
             "draws" in item.fixturenames or is_hypothesis_test(item.obj)

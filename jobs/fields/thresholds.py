@@ -43,7 +43,7 @@ PERCENTILES = {
     "p99_9": 99.9,
     "p99_99": 99.99,
 }
-STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
+STATISTICS = ("mean", "min", *PERCENTILES, "max")
 OUTAGE_STATISTICS = ("longest", "total", "share")
 #: A metric of a monitor; `increase` is what a counter rose by in the whole run.
 READING_STATISTICS = ("mean", "min", "max", "increase")
