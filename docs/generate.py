@@ -29,8 +29,7 @@ from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 from ldapslam.jobs import describe
 from ldapslam.jobs.fields.sections import Section, fields_of, section_in
-from ldapslam.jobs.fields.thresholds import FIGURE_NAMES, figure_rows
-from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
+from ldapslam.jobs.fields.thresholds import figure_rows
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.types import job_types
 from ldapslam.proto import operator_pb2
@@ -277,12 +276,12 @@ def _thresholds() -> Iterator[str]:
 What `thresholds:` of a job may say, as `ldapslam describe thresholds` prints it.
 How they are judged is told in [the verdict](../explanation/verdict.md).
 """
-    yield from _fenced(THRESHOLD_NOTATION)
+    yield from _fenced(describe.NOTATIONS["thresholds"])
 
 
 def _figures() -> Iterator[str]:
     yield "# Figures\n"
-    yield from _fenced(FIGURE_NAMES)
+    yield from _fenced(describe.FIGURE_NAMES)
     rows = ((_code(name), unit, _plain(about)) for name, unit, about in figure_rows())
     yield from _table(("figure", "unit", "meaning"), rows)
 

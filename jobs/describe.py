@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
+from ldapslam.jobs.fields import thresholds
 from ldapslam.jobs.fields.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.fields.sections import (
     Kind,
@@ -26,8 +27,6 @@ from ldapslam.jobs.fields.sections import (
     section_in,
     sections_in,
 )
-from ldapslam.jobs.fields.thresholds import FIGURES_NOTATION
-from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.types import job_types
 
@@ -42,19 +41,40 @@ TYPES = "types"
 _OPERATIONS = "streams.operations"
 
 
-def _notation(name: str) -> str:
-    """The text of a notation, from the folder of those without values of the code."""
+def _notation(name: str, **lists: Iterable[str]) -> str:
+    """The text of a notation, from its file, with lists of names in their places."""
     file = Path(__file__).with_name("notations") / f"{name}.txt"
-    return file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
+    for place, names in lists.items():
+        text = text.replace(f"{{{place}}}", ", ".join(names))
+    return text
 
 
+#: How figures are named.
+FIGURE_NAMES = _notation(
+    "figures",
+    statistics=thresholds.STATISTICS,
+    of_outages=thresholds.OUTAGE_STATISTICS,
+    monitors=thresholds.MONITORS,
+)
 #: Notations that the fields use.
 NOTATIONS = {
     "patterns": _notation("patterns"),
     "templates": _notation("templates"),
     "results": RESULT_NOTATION,
-    "thresholds": THRESHOLD_NOTATION,
-    "figures": FIGURES_NOTATION,
+    "thresholds": _notation(
+        "thresholds",
+        defaults=("\n    ".join(thresholds.DEFAULT_THRESHOLDS),),
+        of_servers=thresholds.PARTS["server"],
+        of_agents=thresholds.PARTS["agent"],
+        of_intervals=thresholds.OF_INTERVALS,
+        comparisons=thresholds.COMPARISONS,
+    ),
+    "figures": FIGURE_NAMES
+    + "".join(
+        f"\n    {name} ({unit})\n" + textwrap.indent(textwrap.fill(about, 70), " " * 8)
+        for name, unit, about in thresholds.figure_rows()
+    ),
     "vars": _notation("vars"),
     "extends": _notation("extends"),
 }

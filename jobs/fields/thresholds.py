@@ -11,7 +11,6 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import fill, indent
 from typing import Any, NamedTuple
 
 from ldapslam.base import units
@@ -250,55 +249,6 @@ PARTS = {
 #: Metrics that intervals have: of times, percentiles.
 OF_INTERVALS = ("response_time", "service_time", "throughput", "errors")
 EXAMPLE = "readers.search.response_time.p99 < 5ms"
-#: For `ldapslam describe`.
-_DEFAULTS = "".join(f"\n    {text}" for text in DEFAULT_THRESHOLDS)
-NOTATION = f"""\
-    stream.operation.metric[.statistic] comparison value
-
-    readers.search.response_time.p99 < 5ms
-    writers.modify.throughput >= 19/s
-    *.*.errors < 0.1%
-    readers.*.connect_time.p95 < 20ms
-    imports.*.elapsed < 60s
-
-What must hold in the measure phase for the verdict PASS. `ldapslam describe
-figures` has the names. Each figure of a name must meet the threshold; the value
-shown is the worst of them. Unbind and abandon have no response and no times. In
-a threshold on a time, failures, dropped arrivals and requests without response
-count as above every time. A threshold is met, or missed, when it is so over the
-whole range of what the figure may be: its 95% confidence interval, and best and
-worst case of what the generator is to blame for. Otherwise the run is INVALID.
-These hold unless the job sets its own, for the same metric and statistic and
-without `for`, `per server` or `per agent`, which leave them in force:
-{_DEFAULTS}
-
-    search.p99 per server < 5ms
-    search.p99 < 5ms for 10s
-    errors < 20% for 30s, abort
-
-`per server`, `per agent`: each must meet it by itself. `for`: it is missed when
-interval after interval of the measure phase misses it for so long; `abort`: the
-run ends early then. Of times, upper limits of percentiles.
-
-    per server                {", ".join(PARTS["server"])}
-    per agent                 {", ".join(PARTS["agent"])}
-    for                       {", ".join(OF_INTERVALS)}
-
-    host(supplier).cpu < 80%
-    process(supplier).cpu_per_operation < 200us
-    directory(replica).newest_change_age.max < 2s
-    server.search.per_sent < 1.01
-    replication.after < 30s
-
-The comparison is one of {", ".join(COMPARISONS)}. The value is a number, a
-percentage, a duration, a rate, a size, or a size per second: 10MB/s. What could
-not be read is never met.
-
-    host(supplier).cpu < 95% for 30s
-
-`for`, after what a monitor reads, without a statistic: it is missed when
-reading after reading of the measure phase misses it for so long.
-"""
 
 
 def figure_rows() -> Iterator[tuple[str, str, str]]:
@@ -311,30 +261,6 @@ def figure_rows() -> Iterator[tuple[str, str, str]]:
             if name not in _OF_MONITORS:
                 yield ".".join((place, name, *statistic)), metric.unit, metric.about
 
-
-#: What names of figures are made of, and all of them, for `ldapslam describe`.
-FIGURE_NAMES = f"""\
-    subject.metric[.statistic]
-
-The figures of a run, as thresholds, the columns of studies and result.json name
-them. A subject is a stream and its operation, or '*' for the whole stream; in
-brackets are a role or a server's URI, or an agent. '*' stands for every name;
-a name that is left out, too: search.p99 (of response times), errors, host.cpu.
-But agent(*).throughput has brackets: a stream may have any name. 'A + B' are
-servers that streams have in common. Figures are of the measure phase, if
-nothing else is said. Times have the statistics
-{", ".join(STATISTICS)}, p99.9 and p99.99
-as well; an outage {", ".join(OUTAGE_STATISTICS)}.
-
-Monitors of the job read the subjects {", ".join(MONITORS[:-1])}
-and {MONITORS[-1]}: directory(replica).newest_change_age.max. These have counts of
-readings and failed_readings, and each metric that is read, with .mean (without
-a statistic), .min, .max or .increase. The mean of a counter is its rate.
-"""
-FIGURES_NOTATION = FIGURE_NAMES + "".join(
-    f"\n    {name} ({unit})\n" + indent(fill(about, 70), " " * 8)
-    for name, unit, about in figure_rows()
-)
 
 #: What is compared may have anything in brackets.
 _FORM = re.compile(

@@ -231,9 +231,3 @@ slam_ledger_gone(struct slam_ledger *l, uint64_t id)
     set_state(l, id, SLAM_LEDGER_GONE);
     l->live--;
 }
-
-uint64_t
-slam_ledger_available(const struct slam_ledger *l)
-{
-    return l->ring.tail - l->ring.head;
-}

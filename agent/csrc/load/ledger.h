@@ -70,6 +70,4 @@ bool slam_ledger_take(struct slam_ledger *ledger, enum slam_ledger_order order,
 /* The entry that was taken does not exist any more. */
 void slam_ledger_gone(struct slam_ledger *ledger, uint64_t id);
 
-uint64_t slam_ledger_available(const struct slam_ledger *ledger);
-
 #endif
