@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which threads of the engine have real-time priority once a run goes on."""
+"""Which threads of the engine have real-time priority, and how late one woke up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from ldapslam.agent._engine import Responder
+from ldapslam.agent._engine import HiccupMeter, Responder
 from support.engine import (
     BUSY_LATER,
     MS,
@@ -55,3 +55,20 @@ def test_workers_of_open_streams_alone_keep_real_time_priority(
     # two workers of each stream, and at least one that sets connections up
     assert policies.count(os.SCHED_FIFO) == 2
     assert len(policies) >= 5
+
+
+def test_a_meter_tells_how_late_its_thread_woke_up() -> None:
+    meter = HiccupMeter(realtime=False)
+    longest_ns, stalled_ns = 0, 0
+    while not longest_ns:
+        longest_ns, stalled_ns = meter.take()
+    assert stalled_ns == 0 or stalled_ns >= 1_000_000
+    assert (longest_ns >= 1_000_000) is (stalled_ns > 0)
+
+
+def test_a_meter_is_closed_once() -> None:
+    meter = HiccupMeter(realtime=True)
+    meter.close()
+    meter.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        meter.take()
