@@ -454,10 +454,14 @@ class _Collector:
         measured[reports.slot[reports.in_measure]] = True
         starts_ns = self._starts_ns(np.array(reports.indexes, np.intp))
         for name, gauges in slots.streams.items():
-            silent = measured & (gauges["in_flight"] + gauges["connecting"] > 0)
+            responses, waiting = np.zeros((2, len(reports.indexes)))
+            for gauge in GAUGES:
+                waiting += gauges[gauge]
             for (stream, _), operation in slots.operations.items():
                 if stream == name:
-                    silent &= operation.completed == 0
+                    responses += operation.completed
+                    waiting += operation.unanswered
+            silent = measured & (responses == 0) & (waiting > 0)
             numbers = (reports.indexes[slot] for slot in np.flatnonzero(silent))
             totals = self._streams[name]
             totals.silent.update(numbers)
@@ -466,8 +470,8 @@ class _Collector:
             )
             if has_load.any():
                 last = np.flatnonzero(has_load)[-1]
-                waiting = reports.indexes[last], int(gauges["backlog"][last])
-                totals.waiting = known(max, totals.waiting, waiting)
+                at_end = reports.indexes[last], int(gauges["backlog"][last])
+                totals.waiting = known(max, totals.waiting, at_end)
 
     # The generator.
 
