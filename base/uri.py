@@ -76,6 +76,16 @@ def host_of(uri: str) -> str:
     return canonical_host(unquote(found[1]).strip("[]").lower().removesuffix("."))
 
 
+def host_and_port(uri: str) -> tuple[str, int]:
+    """Host and port of an ldap:// or ldaps:// URI that check_uri accepted."""
+    scheme, _, rest = uri.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = rest, ""
+    name = unquote(host.strip("[]")) or "localhost"
+    return name, int(port) if port else DEFAULT_PORTS[scheme]
+
+
 def socket_path(uri: str) -> str:
     """Of an ldapi:// URI; empty: libldap's built-in one."""
     path = unquote(uri.removeprefix("ldapi://"))

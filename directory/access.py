@@ -29,6 +29,7 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.base.fault import Fault
+from ldapslam.base.uri import host_and_port
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.requests.pattern import parse_generalized_time
 
@@ -81,6 +82,8 @@ def connect(
     timeout_s = access.connect_timeout_ns / 1e9
     addresses = access.addresses.get(uri, "")
     is_dialled = bool(addresses) and uri.startswith("ldap:")  # ldaps:// is libldap's
+    if uri.startswith("ldaps:"):
+        _await_handshake(uri, addresses, timeout_s)
     connection = _dialled(uri, addresses, timeout_s, new) if is_dialled else new(uri)
     try:
         connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
@@ -141,6 +144,27 @@ def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
             _accepted[addresses] = text
             return connection
     raise failure
+
+
+def _await_handshake(uri: str, addresses: str, timeout_s: float) -> None:
+    """See that the server answers a ClientHello, or closes; else TargetUnreachable.
+    libldap has no limit for that: it reads again and again, without a pause."""
+    import ssl
+
+    host, port = host_and_port(uri)
+    context = ssl.create_default_context()
+    hello = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname=host).do_handshake()
+    with dial(uri, addresses or f"{host}/{port}", timeout_s) as connection:
+        try:
+            connection.sendall(hello.read())
+            connection.recv(1)
+        except TimeoutError as error:
+            text = f"the TLS handshake was not answered within {timeout_s:g} s"
+            raise TargetUnreachable(uri, text, hint="is this a TLS port?") from error
+        except OSError:
+            return  # libldap hears the same
 
 
 def not_connected(

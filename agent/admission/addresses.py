@@ -14,12 +14,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from urllib.parse import unquote
 
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.admission.target_rules import plain_address
 from ldapslam.base.errors import TargetNotAllowed, TargetUnreachable
-from ldapslam.base.uri import DEFAULT_PORTS, socket_path
+from ldapslam.base.uri import host_and_port, socket_path
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.types.built_in import Burst
 
@@ -43,16 +42,6 @@ class Location:
     def text(self) -> str:
         """For the engine (transport.h)."""
         return " ".join(f"{address}/{self.port}" for address in self.addresses)
-
-
-def host_and_port(uri: str) -> tuple[str, int]:
-    """Host and port of an ldap:// or ldaps:// URI that check_uri accepted."""
-    scheme, _, rest = uri.partition("://")
-    host, colon, port = rest.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = rest, ""
-    name = unquote(host.strip("[]")) or "localhost"
-    return name, int(port) if port else DEFAULT_PORTS[scheme]
 
 
 def resolve(host: str, port: int) -> list[str]:

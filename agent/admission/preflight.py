@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ldapslam.agent.admission.addresses import Location, host_and_port, reach
+from ldapslam.agent.admission.addresses import Location, reach
 from ldapslam.base.errors import (
     ConfigError,
     PopulationMismatch,
     TargetError,
     TlsHandshakeFailed,
 )
-from ldapslam.base.uri import socket_path
+from ldapslam.base.uri import host_and_port, socket_path
 from ldapslam.directory.access import dial, not_connected
 from ldapslam.directory.control_connection import (
     ControlConnection,

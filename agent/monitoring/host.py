@@ -19,11 +19,10 @@ from typing import Any
 
 import psutil
 
-from ldapslam.agent.admission.addresses import host_and_port
 from ldapslam.agent.host import host_facts
 from ldapslam.agent.monitoring.reading import MISSING, Monitor
 from ldapslam.base.errors import TargetError
-from ldapslam.base.uri import socket_path
+from ldapslam.base.uri import host_and_port, socket_path
 from ldapslam.results.records import STARTED, Metric
 
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "sr", "fd")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.admission.addresses import host_and_port
 from ldapslam.agent.admission.preflight import Probe, probes
+from ldapslam.base.uri import host_and_port
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,

@@ -13,7 +13,7 @@ import pytest
 
 from ldapslam.base.errors import TargetUnreachable
 from ldapslam.directory import sample
-from ldapslam.directory.access import dial, unbind_and_wait
+from ldapslam.directory.access import connect, dial, unbind_and_wait
 from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _BIND_RESPONSE = bytes.fromhex("30 0c 02 01 01 61 07 0a 01 00 04 00 04 00")
@@ -51,6 +51,14 @@ def test_the_wait_ends_when_the_server_closes(
             assert client.is_alive(), "the client did not wait for the server"
         client.join(5)
         assert ended == [True]
+
+
+def test_a_tls_port_that_is_silent_is_given_up() -> None:
+    """libldap would read again and again for good."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings = ConnectionSettings(connect_timeout_ns=200_000_000)
+        with pytest.raises(TargetUnreachable, match=r"not answered within 0\.2 s"):
+            connect(f"ldaps://127.0.0.1:{server.getsockname()[1]}", settings)
 
 
 def test_what_the_address_says_counts_that_has_accepted_before() -> None:
