@@ -261,11 +261,12 @@ def keys_of(runs: Sequence[Readings]) -> list[Key]:
 
 def matching(about: FigureName, figures: Iterable[Figure]) -> list[Figure]:
     """Return the figures that a threshold, or a column of a study, is about."""
-    wanted = about.kind, about.metric, about.statistic
+    wanted = about.kind, about.statistic
     return [
         one
         for one in figures
-        if (one.kind, one.metric, one.statistic) == wanted
+        if (one.kind, one.statistic) == wanted
+        and about.is_about(one.metric)
         and any(about.matches(name, one.part) for name in (one.subject, *one.roles))
         # '*' stands for the operations that end a sequence
         and (one.metric != "sequence_time" or one.sample or about.part != "*")

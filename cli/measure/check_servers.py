@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ from ldapslam.base.errors import (
     TargetUnreachable,
     TlsHandshakeFailed,
 )
+from ldapslam.base.fault import closest
 from ldapslam.cli.console import complain, error_document, put, say, wants_json
+from ldapslam.jobs.fields.thresholds import SUBJECTS, Threshold, parse_threshold
 from ldapslam.jobs.model import Job, PythonStream
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.types import built_in
@@ -185,7 +187,33 @@ def ask_monitors(job: Job, servers: ObservedServers, faults: Faults) -> list[Doc
     for name in elsewhere:
         documents.append({"name": name, "asked": False})
         faults.put(f"{name}: not on this host; an agent there will read it")
+    for threshold in map(parse_threshold, job.thresholds):
+        if hint := _unread(threshold, monitors):
+            about = f"{threshold.kind} of {threshold.subject!r}"
+            faults.warn(
+                f"{threshold.expression}: no such figure of the {about}; {hint}"
+            )
     return documents
+
+
+def _unread(threshold: Threshold, monitors: Sequence[Monitor]) -> str | None:
+    """Return a hint where monitors have opened, and none reads what a threshold is
+    about."""
+    read = [
+        metric.name
+        for monitor in monitors
+        if monitor.about["kind"] == threshold.kind
+        for role, uris in monitor.about["serves"].items()
+        if threshold.subject in ("*", role, *uris)
+        for metric in monitor.metrics
+    ]
+    computed = SUBJECTS[threshold.kind].metrics
+    if not read or threshold.metric in computed or any(map(threshold.is_about, read)):
+        return None
+    meant = closest(threshold.metric, [*read, *computed])
+    return (
+        f"did you mean {meant!r}?" if meant else "docs/reference/telemetry.md has all"
+    )
 
 
 def _read_once(monitor: Monitor) -> tuple[Document, str]:

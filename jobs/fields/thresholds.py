@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, did_you_mean, got
+from ldapslam.base.fault import Fault, closest, did_you_mean, got
 
 #: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
 KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
@@ -307,6 +307,12 @@ class FigureName:
     def matches(self, subject: str, part: str) -> bool:
         return self.subject in ("*", subject) and self.part in ("*", part)
 
+    def is_about(self, metric: str) -> bool:
+        """Whether it is of a metric. What a monitor reads of several, such as suffixes,
+        has theirs in brackets; without brackets, the name is of all of them."""
+        is_part = self.kind in MONITORS and metric.startswith(f"{self.metric}[")
+        return is_part or metric == self.metric
+
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold(FigureName):
@@ -361,6 +367,9 @@ def parse_threshold(text: str) -> Threshold:
     """The threshold of a text; a Fault says which part is wrong."""
     about, comparison, value = _parts_of(text)
     try:
+        if match := _PER.fullmatch(value):
+            hint = f"write '{about.strip()} per {match[2]} {comparison} {match[1]}'"
+            raise Fault(f"'per {match[2]}' stands before the comparison", hint)
         about, per = _divided(about)
         value, hold_ns, aborts = _held(value)
         name = parse_name(about)
@@ -510,8 +519,9 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
         return _stream_name(text, has_any_names)
     kind, subject, rest = match.groups()
     metrics = SUBJECTS[kind].metrics if kind in SUBJECTS else {}
-    is_of_kind = rest.rpartition(".")[2] in metrics.keys() - METRICS
-    if (subject is None and not is_of_kind) or (has_any_names and not metrics):
+    last = rest.rpartition(".")[2]
+    may_be_stream = not metrics or last in METRICS or last in STATISTICS
+    if (subject is None and may_be_stream) or (has_any_names and not metrics):
         # a stream, or an operation, may have the name of a kind
         return _stream_name(text, has_any_names)
     if not metrics or kind == "stream":
@@ -520,7 +530,7 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
     part = "*"
     if kind == "server":
         part, _, rest = rest.rpartition(".")
-        if part not in ("*", *COUNTED_KINDS):
+        if part not in ("", "*", *COUNTED_KINDS):
             hint = did_you_mean(part, COUNTED_KINDS, "kinds")
             raise Fault(f"unknown kind of requests {part!r}", hint)
     found = _METRIC.fullmatch(rest)
@@ -535,7 +545,7 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
     return FigureName(
         kind=kind,
         subject="*" if subject is None else subject,
-        part=part,
+        part=part or "*",
         metric=metric,
         statistic=_checked_statistic(metric, statistic, statistics),
     )
@@ -557,13 +567,16 @@ def _stream_name(text: str, has_any_names: bool) -> FigureName:
     if len(names) > 2:
         hint = did_you_mean(names[2], METRICS, "metrics")
         raise Fault(f"unknown metric {names[2]!r}", hint)
-    if not metric and re.fullmatch(r"p\d+(_\d+)?", text):
-        raise Fault(f"unknown statistic {text!r}", _known(STATISTICS))
+    if not metric and re.fullmatch(r"p\d+(_\d+)?", last):
+        raise Fault(f"unknown statistic {last!r}", _known(STATISTICS))
     if not metric:
         problem = f"{text!r} does not name a stream, operation and metric"
         hint = did_you_mean(last, METRICS, "metrics")
-        if last == "cpu":
-            hint = f"write 'host({before}).cpu' or 'process({before}).cpu'"
+        if meant := closest(text.partition(".")[0], SUBJECTS.keys() - {"stream"}):
+            hint = f"{meant}: {', '.join(SUBJECTS[meant].metrics)}"
+        elif last == "cpu":
+            role = before or "ROLE"
+            hint = f"write 'host({role}).cpu' or 'process({role}).cpu'"
         raise Fault(problem, hint)
     if metric in STREAM_METRICS and len(names) == 1:
         names.append("*")

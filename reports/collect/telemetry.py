@@ -105,8 +105,9 @@ class MonitorSummary:
     restarts_s: tuple[float, ...]
     #: In the monitor's order, but for the time since which it has been running.
     metrics: tuple[MetricSummary, ...]
-    #: By the expression of a threshold with `for`, where the phase has what it reads.
-    stretches: Mapping[str, Stretch]
+    #: By the expression of a threshold with `for` and a metric that it is about, where
+    #: the phase has readings of it.
+    stretches: Mapping[tuple[str, str], Stretch]
 
     @property
     def means(self) -> dict[str, float | None]:
@@ -181,10 +182,12 @@ def _monitor(
             if metric.name != STARTED
         ),
         stretches={
-            one.expression: stretch
+            (one.expression, metric): stretch
             for one in held
-            for read in _read_for(one, series, values, lengths_s, restarts)
-            for stretch in _stretches(one, at_s, *read, measure_s)
+            for metric, read, is_rate in _read_for(
+                one, series, values, lengths_s, restarts
+            )
+            for stretch in _stretches(one, at_s, read, is_rate, measure_s)
         },
     )
 
@@ -195,28 +198,31 @@ def _read_for(
     values: Floats,
     lengths_s: Floats,
     restarts: Sequence[int],
-) -> Iterator[tuple[Floats, bool]]:
-    """What a threshold is about, by reading, if this monitor reads it; and whether it
-    is a rate: of the time since the reading before it, so that the first has none."""
+) -> Iterator[tuple[str, Floats, bool]]:
+    """Yield each metric that a threshold is about, if this monitor reads it: its name,
+    its values by reading, and whether it is a rate: of the time since the reading
+    before it, so that the first has none."""
     name, facts = series.description.name, series.description.facts
     names = {"*", *subjects_of(name, facts), *facts.serves}
     if facts.kind != threshold.kind or threshold.subject not in names:
         return
     rates = {}
     for column, metric in enumerate(series.description.metrics):
-        is_it = metric.name == threshold.metric
+        is_it = threshold.is_about(metric.name)
         if is_it and metric.kind == "gauge":
-            yield values[:, column], False
+            yield metric.name, values[:, column], False
         elif is_it or (threshold.metric == "cpu" and metric.name.startswith("cpu_")):
             rises = _rises(values[:, column], restarts)
             rates[metric.name] = np.append(np.nan, _rates(rises, lengths_s))
-    if threshold.metric in rates:
-        yield rates[threshold.metric], True
-    elif rates:
+    named = [name for name in rates if threshold.is_about(name)]
+    for name in named:
+        yield name, rates[name], True
+    if rates and not named:
         busy = np.sum([one for name, one in rates.items() if name not in _IDLE], axis=0)
         every = np.sum(list(rates.values()), axis=0)
         # a process has no idle time
-        yield busy / (1.0 if threshold.kind == "process" else every), True
+        whole = 1.0 if threshold.kind == "process" else every
+        yield threshold.metric, busy / whole, True
 
 
 def _stretches(

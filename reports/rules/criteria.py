@@ -128,6 +128,8 @@ def _judge(
     found: dict[str, Judged] = {}
     for figure in figures:
         of = figure.title
+        if figure.metric != threshold.metric:
+            of += f" {figure.metric}"
         if not threshold.is_of_stream:
             found[of] = _judge_server(threshold, figure, evidence, blamed)
         elif threshold.hold_ns:
@@ -375,7 +377,7 @@ def _judge_readings(threshold: Threshold, figure: Figure, evidence: Evidence) ->
         for one in evidence.monitors
         if one.facts.kind == figure.kind
         and figure.subject in subjects_of(one.name, one.facts)
-        if (stretch := one.stretches.get(threshold.expression))
+        if (stretch := one.stretches.get((threshold.expression, figure.metric)))
     ]
     if len(stretches) != 1:
         detail = f"{len(stretches)} processes serve it, each by itself"

@@ -185,7 +185,8 @@ def _range(one: MetricSummary, statistic: str, evidence: Evidence) -> Estimate |
     if interval is None:
         return Estimate(mean, lowest, highest)
     reach = interval.value - interval.low
-    return Estimate(mean, mean - reach, mean + reach)
+    # an age or a size is not below zero
+    return Estimate(mean, max(mean - reach, min(0.0, lowest)), mean + reach)
 
 
 def _mean_interval(one: MetricSummary, evidence: Evidence) -> Estimate | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.cli.measure.check import _is_hopeless, _server_line
 from ldapslam.cli.measure.check_findings import (
     expected_requests,
@@ -18,10 +19,13 @@ from ldapslam.cli.measure.check_findings import (
 )
 from ldapslam.cli.measure.check_plan import explain
 from ldapslam.cli.measure.check_samples import Met
+from ldapslam.cli.measure.check_servers import _unread
 from ldapslam.cli.measure.check_tables import samples_table
+from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.reports.formats.text import render_table
+from ldapslam.results.records import Metric
 from support.histograms import histogram_of
 
 WHO = "cn=reader,dc=com"
@@ -420,3 +424,22 @@ def test_nothing_is_said_of_servers_where_there_is_one() -> None:
     text = text.replace("agents: {count: 3}\n", "")
     one = load_job_text(text, file="one.yaml", base=None)
     assert not any(line.startswith("load ") for line in explain(one))
+
+
+@pytest.mark.parametrize(
+    ("metric", "hint"),
+    [
+        ("newest_change_age", None),
+        ("newest_change_age[dc=x]", None),
+        ("readings", None),
+        ("newest_chnge_age", "did you mean 'newest_change_age[dc=x]'?"),
+        ("speed", "docs/reference/telemetry.md has all"),
+    ],
+)
+def test_a_threshold_is_of_what_a_server_has(metric: str, hint: str | None) -> None:
+    monitor = Monitor("replica", 0)
+    monitor.about = {"kind": "directory", "serves": {"replica": ("ldap://a",)}}
+    monitor.metrics = (Metric("newest_change_age[dc=x]", "s", "gauge"),)
+    for subject, expected in (("replica", hint), ("supplier", None)):
+        threshold = parse_threshold(f"directory({subject}).{metric} < 5")
+        assert _unread(threshold, [monitor]) == expected

@@ -127,6 +127,9 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("throughput per agent > 5/s", "throughput is not known per agent"),
         ("search.mean per server < 5ms", "times need a percentile"),
         ("search.p99 / search.p50 < 3", "'p99 / search' is not a name"),
+        ("search.p98 < 5ms", "unknown statistic 'p98'"),
+        ("search.p99 < 5ms per server", "'per server' stands before the comparison"),
+        ("agent.load < 80%", "unknown metric 'load'"),
         ("host(db).cpu", "it has no comparison"),
         ("hosts(db).cpu < 80%", "unknown subject 'hosts'"),
         ("stream(db).errors < 80%", "unknown subject 'stream'"),
@@ -165,6 +168,8 @@ PER_ENTRY = "entry_cache_hits[cn=a b,o=c]"
     [
         ("host(db).cpu < 80%", ("host", "db", "*", "cpu", None), 0.8, "1"),
         ("host.cpu < 80%", ("host", "*", "*", "cpu", None), 0.8, "1"),
+        ("host.load < 8", ("host", "*", "*", "load", "mean"), 8.0, "1"),
+        ("server.per_sent < 2", ("server", "*", "*", "per_sent", None), 2.0, "1"),
         (
             "process(ldap://a:1).cpu_per_operation < 200us",
             ("process", "ldap://a:1", "*", "cpu_per_operation", None),

@@ -312,6 +312,7 @@ MEAN = "load.search.response_time.mean"
 RATE = "load.search.throughput"
 LENIENT = "load.*.errors < 50%"
 SHARE = "*.*.outage.share < 10%"
+AGE = "directory(db).age.max < 5"
 FOR_5S = "load.search.response_time.p50 < 5ms for 5s"
 CLOSED = {"model": "closed", "clients": 10, "profile": []}
 AT_425 = {"profile": steady(425, SECONDS * NS_PER_S)}
@@ -328,6 +329,10 @@ PER_SERVER = "load.search.response_time.p99 per server < 5ms"
 TWO = {"uris": ["ldap://a", "ldap://b"]}
 ON_A = {"uris": ["ldap://a"]}
 ALIKE = more(servers={"ldap://a": (0.5, 1), "ldap://b": (0.5, 1)})
+AGES = (
+    *("directory", "ldap://a", tuple(Metric(f"age[{x}]", "1", "gauge") for x in "ab")),
+    [(1.0, 9.0)] * (SECONDS + 1),
+)
 POOL = "directory", "ldap://a", THREADS
 LONGER = "a longer run narrows it"
 
@@ -724,6 +729,16 @@ MONITORS = [
     of_a(
         *("each of nothing", "INVALID", "needs CPU times, and operations"),
         *("host(db).cpu_per_operation < 9ms", IDLE),
+    ),
+    # of both suffixes, the worst
+    of_a("all in brackets", "FAIL", "was 9 of ldap://a age[b]", AGE, AGES),
+    of_a("one in brackets", "PASS", "", "directory(db).age[a].max < 5", AGES),
+    of_a(
+        "for",
+        "FAIL",
+        "for 19 s at a stretch of ldap://a age[b]",
+        "directory.age < 5 for 9s",
+        AGES,
     ),
     of_a("cores", "PASS", "", "process(db).cpu_user < 0.31", PROCESS),
     *(

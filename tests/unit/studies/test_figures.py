@@ -93,7 +93,7 @@ def test_figures_are_read_from_results(text: str, value: float | None) -> None:
         ("a b.search.throughput", "is not a name"),
         ("readers.duration", "does not name a stream, operation and metric"),
         ("readers.search.speed", "unknown metric 'speed'"),
-        ("server.searches", "does not name a stream, operation and metric"),
+        ("server.searches", "unknown metric 'searches'"),
         ("readers.search.throughput.p99", "throughput has no statistic"),
         ("readers.search.response_time.p98", "unknown statistic 'p98'"),
     ],
