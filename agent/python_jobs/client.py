@@ -196,6 +196,7 @@ class ClientProcess:
             client.access,
             new=python_job.Connection,
             note_request=lambda kind: self._recorder.count(_SET_UP_COUNTERS[kind]),
+            is_measured=True,
         )
         connection.timeout = client.request_timeout_s
         connection.set_option(ldap.OPT_TIMEOUT, connection.timeout)

@@ -187,7 +187,7 @@ def ask_monitors(job: Job, servers: ObservedServers, faults: Faults) -> list[Doc
     for name in elsewhere:
         documents.append({"name": name, "asked": False})
         faults.put(f"{name}: not on this host; an agent there will read it")
-    for threshold in map(parse_threshold, job.thresholds):
+    for threshold in map(parse_threshold, job.thresholds if not elsewhere else ()):
         if hint := _unread(threshold, monitors):
             about = f"{threshold.kind} of {threshold.subject!r}"
             faults.warn(

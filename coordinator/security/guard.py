@@ -257,8 +257,7 @@ class Guard:
 def _read(method: str, handler: Handler, content: bytes) -> Any:
     """One request of the current call."""
     _check_size(method, content)
-    # the deserialiser is a class's FromString
-    request = read_request(handler.request_deserializer.__self__, content)
+    request = read_request(type(handler.request_deserializer(b"")), content)
     access.check_own_name(method, access.caller(), request)
     return request
 

@@ -7,6 +7,9 @@ context no file is looked into and no name is known.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,11 +100,19 @@ class Reading:
             ) from None
 
     def _may_send(self, name: str, place: Path) -> bool:
-        return (
-            self.base is None
-            or place.resolve().is_relative_to(self.base.resolve())
-            or any(name in text for text in self.command)
-        )
+        """Whether a file lies in the folder of the job, or the command names it; one
+        that a link of the folder leads to is not named so."""
+        if self.base is None:
+            return True
+        with contextlib.suppress(ValueError):  # a NUL in the name
+            if Path(os.path.realpath(place)).is_relative_to(
+                os.path.realpath(self.base)
+            ):
+                return True
+        if Path(os.path.normpath(place)).is_relative_to(self.base.absolute()):
+            return False
+        whole = rf"(?<![^=:,\[{{\s\"']){re.escape(name)}(?![^\]}},\s\"'])"
+        return any(re.search(whole, text) for text in self.command)
 
     def _find(self, name: str) -> Path | bytes | None:
         if name in self.places:

@@ -455,8 +455,8 @@ class _Collector:
         starts_ns = self._starts_ns(np.array(reports.indexes, np.intp))
         for name, gauges in slots.streams.items():
             responses, waiting = np.zeros((2, len(reports.indexes)))
-            for gauge in GAUGES:
-                waiting += gauges[gauge]
+            # arrivals may wait for a connection that this host cannot make
+            waiting += gauges["in_flight"] + gauges["connecting"]
             for (stream, _), operation in slots.operations.items():
                 if stream == name:
                     responses += operation.completed

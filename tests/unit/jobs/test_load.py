@@ -489,6 +489,9 @@ ADD = '{{add: {{template: "{}", under: "dc=example,dc=com"}}}}'
         ("sub/../../other", False, False),
         ("{}/other", False, False),
         ("link", False, False),
+        ("link", True, False),
+        ("run", False, False),
+        ("loop", False, False),
         ("../other", True, True),
         ("{}/other", True, True),
     ],
@@ -501,15 +504,17 @@ def test_a_job_sends_no_file_from_outside_of_its_folder_but_as_the_user_says(
     for path in (folder / "own", tmp_path / "other"):
         path.write_text("template: a\nrdnAttr: cn\ncn: <guid>\n")
     (folder / "link").symlink_to(tmp_path / "other")
+    (folder / "run").symlink_to(tmp_path / "other")
+    (folder / "loop").symlink_to("loop")
     named = operation.format("${file}")
     place = name.format(tmp_path)
     job = MINIMAL.replace('search: {base: "dc=example,dc=com"}', named)
     (folder / "job.yaml").write_text(f'vars: {{file: "{place}"}}\n' + job)
-    overrides = [f"vars.file={place}"] if in_command else []
+    overrides = [f"vars.file={place}" if in_command else "run.duration=20s"]
     if is_taken:
         assert set(load_job(folder / "job.yaml", overrides).files) == {place}
         return
-    with pytest.raises(JobErrors, match="in the folder of the job"):
+    with pytest.raises(JobErrors, match="expected a file"):
         load_job(folder / "job.yaml", overrides)
 
 

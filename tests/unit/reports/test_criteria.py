@@ -445,12 +445,6 @@ OPERATIONS = [
         stream=AT_425,
     ),
     case(
-        *("silent, with arrivals that wait", "FAIL", "for 3 s"),
-        change=SILENCE,
-        state={second: {"backlog": 10} for second in (5, 6, 7)},
-        stream=AT_425,
-    ),
-    case(
         "silent, as the generator may have been",
         *("INVALID", ""),
         change=in_seconds(EVER, SILENCE, in_seconds({8}, stood_still(3_000))),
