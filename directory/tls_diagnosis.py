@@ -52,8 +52,7 @@ def explain_tls_failure(
             context.verify_mode = ssl.CERT_NONE
     except (OSError, ssl.SSLError) as error:
         return (
-            f"the authorities in {tls.ca_file!r} cannot be read: "
-            f"{error.strerror or error}",
+            f"the file of authorities cannot be read: {error.strerror or error}",
             "`tls.ca_file` must be a PEM file of certificates",
         )
     try:

@@ -173,8 +173,8 @@ def _cautions(summary: Summary) -> tuple[str, ...]:
 
 
 def _begun(text: str) -> str:
-    """With a capital letter, but for a name and its colon."""
-    is_name = text.partition(" ")[0].endswith(":")
+    """With a capital letter, but for a name and its colon, and a URI."""
+    is_name = ":" in text.partition(" ")[0]
     return text if is_name else f"{text[:1].upper()}{text[1:]}"
 
 
