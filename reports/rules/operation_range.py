@@ -204,6 +204,8 @@ class OperationRange:
         """That a longer run helps, and which length is enough if it goes on like this
         one; a stream that ends by itself is no longer in a longer run."""
         collected, stream = self._evidence.collected, self._key[0]
+        if outage := self._evidence.outage_of(stream).text:
+            return f"{outage}: a run without that tells"
         start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
         planned = self._evidence.run.plan.stream(stream)
         if not sample or start_ns is None or end_ns is None:
@@ -434,7 +436,8 @@ class OperationRange:
         if met == {False}:
             return known._replace(outcome=Outcome.MISSED)
         if self._is_sound and len({holds(one) for one in without_chance}) == 1:
-            return known._replace(remedy=LONGER)
+            outage = self._evidence.outage_of(self._key[0]).text
+            return known._replace(remedy=outage or LONGER)
         remedy = sooner(self._evidence)
         return known._replace(detail=", ".join(reasons), remedy=remedy)
 

@@ -445,6 +445,12 @@ OPERATIONS = [
         stream=AT_425,
     ),
     case(
+        *("not certain, with an outage", "FAIL", "a run without that tells"),
+        P99,
+        change=in_seconds(EVER, slow(0.009, 6), SILENCE),
+        **WAITING,
+    ),
+    case(
         "silent, as the generator may have been",
         *("INVALID", ""),
         change=in_seconds(EVER, SILENCE, in_seconds({8}, stood_still(3_000))),
