@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A long run in compressed form: four agents' reports through a real coordinator.
 
-The coordinator is a process with its store, the reports come over gRPC, each sent when
-the one before is acknowledged, as agents do it; only that nobody waits for the end of
-an interval. What the agents say is drawn beforehand: several operations with
-distributions of a busy directory, slow at night, with some intervals that stand out.
+The coordinator is a process with its store, the reports come over gRPC, in messages
+that are sent when the one before is acknowledged, as agents do it; only that nobody
+waits for the end of an interval. What the agents say is drawn beforehand: several
+operations with distributions of a busy directory, slow at night, with some intervals
+that stand out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
+from ldapslam.transport.messages import MOST_REPORTS
 from support.fleet import FleetOfProcesses
 from support.histograms import packed_of
 from support.rows import OperationRow, StreamRow, WorkerRow, snapshot_of
@@ -199,13 +201,15 @@ async def _report(
     agent: WireAgent,
     run_id: str,
     snapshots: Snapshots,
-    indexes: Iterable[int],
+    indexes: Sequence[int],
     sent: Counter[str],
 ) -> None:
-    """One after the other, each when the one before is committed."""
-    for index in indexes:
-        snapshot = snapshots.of(AGENTS.index(agent.name), index, sent)
-        await agent.report(run_id, pack(snapshot))
+    """As many in a message as it may have, each when the one before is committed."""
+    number = AGENTS.index(agent.name)
+    for start in range(0, len(indexes), MOST_REPORTS):
+        chosen = indexes[start : start + MOST_REPORTS]
+        packed = [pack(snapshots.of(number, index, sent)) for index in chosen]
+        await agent.report(run_id, *packed)
 
 
 @asynccontextmanager
