@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 _BYTES = 8
+_FOR_EVER_NS = (1 << 64) - 1
 
 
 class Lease:
@@ -38,7 +39,8 @@ class Lease:
         host was suspended: CLOCK_MONOTONIC stands still then, the word is of
         CLOCK_BOOTTIME."""
         asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-        self._until_ns[0] = until_mono_ns + asleep_ns
+        # of a peer: any number
+        self._until_ns[0] = min(max(0, until_mono_ns + asleep_ns), _FOR_EVER_NS)
 
     @property
     def is_over(self) -> bool:

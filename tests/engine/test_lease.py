@@ -93,3 +93,10 @@ def test_arrivals_of_a_time_that_the_generator_stood_still_are_dropped(
         outcome = future.result(20)
     outcome.assert_balanced()
     assert 1.4 * RATE_PER_S < outcome.count("dropped") < 2.5 * RATE_PER_S
+
+
+@pytest.mark.parametrize("until_ns", [-(1 << 63), -1, 0, 1 << 63, (1 << 64) - 1])
+def test_a_lease_may_be_extended_to_any_time(tmp_path: Path, until_ns: int) -> None:
+    lease = Lease(tmp_path)
+    lease.extend(until_ns)
+    assert lease.is_over is (until_ns <= 0)

@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from ldapslam.agent import children, client
 from ldapslam.agent.children import EngineChild
 from ldapslam.agent.client import serve_agent
+from ldapslam.agent.lease import Lease
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto import engine_pb2
@@ -49,8 +50,9 @@ class Engine:
 
     pid = 1
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self._told: asyncio.Queue[str | None] = asyncio.Queue()
+        self.lease = Lease(folder)
 
     async def send(self, request: engine_pb2.EngineRequest) -> None:
         self._told.put_nowait(request.WhichOneof("kind"))
@@ -191,7 +193,7 @@ class FuzzingCoordinator:
 
 
 @pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Children that cost little, and no pause between connections."""
     real, kinds = (
         EngineChild.launch,
@@ -201,7 +203,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     async def launch(*arguments: Any, **named: Any) -> Any:
         kind = next(kinds)
         if kind == "engine" or arguments[0].run_id == _LAST_RUN:
-            return Engine()
+            return Engine(tmp_path)
         return await real(*arguments, **{**named, "command": (kind, "-c", "4000")})
 
     monkeypatch.setattr(EngineChild, "launch", launch)
