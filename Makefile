@@ -9,7 +9,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 INSTALL ?= $(if $(CI),plain,editable)
 # Executions of each fuzzer in `make check-full`: seventeen million in all, fifteen of them
 # of what reads responses (pdu, content), patterns and templates (template, ldif and PARSERS,
-# which is the one in Python); about four minutes on two cores.
+# which is the one in Python); about seven minutes on two cores.
 FUZZ ?= pdu:3000000 content:6000000 template:4000000 feed:500000 canned:500000 ldif:1500000 buckets:1000000
 FUZZ_PARSERS ?= 1000000
 # Tests of faults that `make check-full` runs at a time: they wait more than they work.
@@ -97,9 +97,10 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks, faults
 	    ASAN_OPTIONS=detect_leaks=0 \
 	    $(BIN)/python tests/engine/sanitized.py build/c/module/_engine.abi3.so
 	CC=clang $(call c_build,fuzz,-DENGINE_FUZZ=ON -DENGINE_SANITIZE=address$(comma)undefined)
-	printf '%s\n' $(FUZZ) | xargs -P 2 -I TARGET sh -c 'target=TARGET; \
+	for target in $(FUZZ); do \
 	    build/c/fuzz/test/fuzz_$${target%:*} -runs=$${target#*:} -max_len=4096 \
-	        -artifact_prefix=build/c/fuzz/ -print_final_stats=1'
+	        -artifact_prefix=build/c/fuzz/ -print_final_stats=1 || exit 1; \
+	done
 	$(BIN)/python tests/engine/fuzz_parsers.py --runs $(FUZZ_PARSERS)
 	$(MAKE) bundle
 	$(BIN)/pytest --all-draws -m accuracy

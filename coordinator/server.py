@@ -117,7 +117,7 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         writer = await asyncio.to_thread(StoreWriter, store_url)
         stack.push_async_callback(writer.close)
-        stack.enter_context(owned_store(writer.store))
+        await asyncio.to_thread(stack.enter_context, owned_store(writer.store))
         coordinator = Coordinator(
             writer,
             now_ns,

@@ -58,13 +58,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _opened(url: str) -> Store:
-    """Open the store; a server's that is away may be starting, too."""
+def when_there(url: str, call: Callable[[], T]) -> T:
+    """Return what a call of a coordinator that starts returns; the server of its store
+    may be starting, too."""
     patience_s = _START_S if url.startswith("postgresql") else 0.0
     until_s = time.monotonic() + patience_s
     while True:
         try:
-            return Store.open(url)
+            return call()
         except StoreError as error:
             # the subclasses know that it is there
             if type(error) is not StoreError or time.monotonic() >= until_s:
@@ -89,7 +90,9 @@ class StoreWriter:
         self._reports: deque[_Waiting] = deque()
         self._gathering: asyncio.TimerHandle | None = None
         try:
-            self.store = self._executor.submit(_opened, url).result()
+            self.store = self._executor.submit(
+                when_there, url, partial(Store.open, url)
+            ).result()
         except BaseException:
             self._executor.shutdown()
             raise

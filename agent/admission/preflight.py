@@ -26,7 +26,7 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.base.uri import host_and_port, socket_path
-from ldapslam.directory.access import dial, not_connected
+from ldapslam.directory.access import not_connected
 from ldapslam.directory.control_connection import (
     ControlConnection,
     Entry,
@@ -131,11 +131,9 @@ def _probe(stream: StreamPlan, uri: str) -> Probe:
 
 
 def _addresses(location: Location, settings: ConnectionSettings) -> list[str]:
-    """The server's addresses, or its socket. Connects first to what libldap connects
-    to itself: its errors do not tell why it could not."""
+    """The server's addresses, or its socket. Connects first to a socket, which libldap
+    connects to itself: its errors do not tell why it could not."""
     uri, timeout_s = location.uri, settings.connect_timeout_ns / 1e9
-    if uri.startswith("ldaps:"):
-        dial(uri, location.text, timeout_s).close()
     if not uri.startswith("ldapi:"):
         return list(location.addresses)
     path = socket_path(uri)

@@ -98,14 +98,15 @@ class Guard:
         """The handler behind the checks; None without such a method."""
         if handler is None:
             return None
+        kind = type(handler.request_deserializer(b""))
         # nothing is parsed for callers who are refused
         raw = handler._replace(request_deserializer=None)
         if handler.unary_unary is not None:
-            return raw._replace(unary_unary=self._unary(method, handler))
+            return raw._replace(unary_unary=self._unary(method, kind, handler))
         if handler.unary_stream is not None:
-            return raw._replace(unary_stream=self._stream(method, handler))
+            return raw._replace(unary_stream=self._stream(method, kind, handler))
         if handler.stream_stream is not None:
-            return raw._replace(stream_stream=self._stream(method, handler))
+            return raw._replace(stream_stream=self._stream(method, kind, handler))
         _log.error("%s has one reply to a stream: not served", method)
         return None
 
@@ -126,10 +127,12 @@ class Guard:
                         self._ended[task] = error
                         task.cancel()
 
-    def _unary(self, method: str, handler: Handler) -> Callable[..., Any]:
+    def _unary(
+        self, method: str, kind: type[Message], handler: Handler
+    ) -> Callable[..., Any]:
         async def call(content: bytes, context: Context) -> Any:
             async with self._admitted(method, context):
-                request = _read(method, handler, content)
+                request = _read(method, kind, content)
 
                 async def answer() -> Any:
                     with self._counted(method):
@@ -150,16 +153,18 @@ class Guard:
         if self._working:
             await asyncio.wait(self._working, timeout=_FINISH_S)
 
-    def _stream(self, method: str, handler: Handler) -> Callable[..., Any]:
+    def _stream(
+        self, method: str, kind: type[Message], handler: Handler
+    ) -> Callable[..., Any]:
         """`content` of the call is a request, or the stream of them."""
 
         async def call(content: Any, context: Context) -> None:
             async with self._admitted(method, context) as identity:
                 if handler.unary_stream is not None:
-                    request = _read(method, handler, content)
+                    request = _read(method, kind, content)
                     answer = handler.unary_stream(request, context)
                 else:
-                    requests = (_read(method, handler, each) async for each in content)
+                    requests = (_read(method, kind, each) async for each in content)
                     answer = handler.stream_stream(requests, context)
                 # not when it is collected as garbage
                 with self._counted(method):
@@ -254,10 +259,10 @@ class Guard:
             self._ended.pop(task, None)
 
 
-def _read(method: str, handler: Handler, content: bytes) -> Any:
+def _read(method: str, kind: type[Message], content: bytes) -> Any:
     """One request of the current call."""
     _check_size(method, content)
-    request = read_request(type(handler.request_deserializer(b"")), content)
+    request = read_request(kind, content)
     access.check_own_name(method, access.caller(), request)
     return request
 

@@ -12,11 +12,13 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import private
+from ldapslam.coordinator.store_writer import when_there
 from ldapslam.results.store import Store
 
 
@@ -27,7 +29,7 @@ def owned_store(store: Store) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if store.path is not None:
             stack.enter_context(_owned_file(store.path, what, remedy))
-        other = store.claim(_own_name())
+        other = when_there(store.url, partial(store.claim, _own_name()))
         if other is not None:
             raise _in_use(what, other, remedy)
         yield

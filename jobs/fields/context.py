@@ -7,11 +7,10 @@ context no file is looked into and no name is known.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,12 +103,14 @@ class Reading:
         that a link of the folder leads to is not named so."""
         if self.base is None:
             return True
-        with contextlib.suppress(ValueError):  # a NUL in the name
+        with suppress(ValueError):  # a NUL in the name
             if Path(os.path.realpath(place)).is_relative_to(
                 os.path.realpath(self.base)
             ):
                 return True
-        if Path(os.path.normpath(place)).is_relative_to(self.base.absolute()):
+        if Path(os.path.normpath(place)).is_relative_to(
+            os.path.normpath(self.base.absolute())
+        ):
             return False
         whole = rf"(?<![^=:,\[{{\s\"']){re.escape(name)}(?![^\]}},\s\"'])"
         return any(re.search(whole, text) for text in self.command)

@@ -2,7 +2,7 @@
 """A long run in compressed form: four agents' reports through a real coordinator.
 
 The coordinator is a process with its store, the reports come over gRPC, in messages
-that are sent when the one before is acknowledged, as agents do it; only that nobody
+that each wait for the answer to the last, as agents do it; only that nobody
 waits for the end of an interval. What the agents say is drawn beforehand: several
 operations with distributions of a busy directory, slow at night, with some intervals
 that stand out.
@@ -204,7 +204,7 @@ async def _report(
     indexes: Sequence[int],
     sent: Counter[str],
 ) -> None:
-    """As many in a message as it may have, each when the one before is committed."""
+    """As many in a message as it may have, each when the last is committed."""
     number = AGENTS.index(agent.name)
     for start in range(0, len(indexes), MOST_REPORTS):
         chosen = indexes[start : start + MOST_REPORTS]

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,6 +72,21 @@ def test_only_a_server_that_is_away_is_waited_for_at_the_start(
     failures = [StoreError("no such folder")]
     with pytest.raises(StoreError, match="no such folder"):
         StoreWriter("sqlite:///nowhere/store")
+
+
+def test_a_claim_whose_connection_ends_at_the_start_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[StoreError | None] = [StoreError("the connection ended"), None]
+
+    def claim(owner: str) -> None:
+        if failure := answers.pop(0):
+            raise failure
+
+    monkeypatch.setattr(store_writer, "_RETRY_S", 0.0)
+    store: Any = SimpleNamespace(url="postgresql://host/db", path=None, claim=claim)
+    with owned_store(store):
+        assert not answers
 
 
 @contextmanager

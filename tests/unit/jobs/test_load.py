@@ -497,7 +497,12 @@ ADD = '{{add: {{template: "{}", under: "dc=example,dc=com"}}}}'
     ],
 )
 def test_a_job_sends_no_file_from_outside_of_its_folder_but_as_the_user_says(
-    operation: str, name: str, in_command: bool, is_taken: bool, tmp_path: Path
+    operation: str,
+    name: str,
+    in_command: bool,
+    is_taken: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "jobs"
     (folder / "sub").mkdir(parents=True)
@@ -511,11 +516,13 @@ def test_a_job_sends_no_file_from_outside_of_its_folder_but_as_the_user_says(
     job = MINIMAL.replace('search: {base: "dc=example,dc=com"}', named)
     (folder / "job.yaml").write_text(f'vars: {{file: "{place}"}}\n' + job)
     overrides = [f"vars.file={place}" if in_command else "run.duration=20s"]
+    monkeypatch.chdir(folder / "sub")
+    path = Path("..") / "job.yaml"
     if is_taken:
-        assert set(load_job(folder / "job.yaml", overrides).files) == {place}
+        assert set(load_job(path, overrides).files) == {place}
         return
     with pytest.raises(JobErrors, match="expected a file"):
-        load_job(folder / "job.yaml", overrides)
+        load_job(path, overrides)
 
 
 # Every job of bad_jobs/cases.yaml gives all of its faults, with position and hint.
