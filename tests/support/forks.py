@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +34,9 @@ class Forked:
         self.returncode: int | None = None
         self._forks = forks
         self._pidfd = os.pidfd_open(pid)
+        # several threads may wait, and one of them is told the status
+        self._telling = threading.Lock()
+        weakref.finalize(self, os.close, self._pidfd)
 
     def poll(self) -> int | None:
         return self._wait(0.0)
@@ -58,8 +62,9 @@ class Forked:
             self.returncode is None
             and select.select([self._pidfd], [], [], timeout_s)[0]
         ):
-            self.returncode = self._forks.status_of(self.pid)
-            os.close(self._pidfd)
+            with self._telling:
+                if self.returncode is None:
+                    self.returncode = self._forks.status_of(self.pid)
         return self.returncode
 
 
