@@ -101,6 +101,9 @@ HISTOGRAMS = tuple(product(METRICS, OUTCOMES))
 #: Result code of a row that stands for all codes that the engine does not count apart.
 OTHER_CODES = -1
 
+#: When its first and last response came, and since when it waits at the end, without a
+#: response; after T0, 0: none.
+STREAM_TIMES = ("first_done_ns", "last_done_ns", "waiting_since_ns")
 #: Table of a snapshot -> its columns. A row has the number of its responses, and the
 #: length of each of its histograms and set-up times; 0: it has none.
 TABLES = {
@@ -114,7 +117,7 @@ TABLES = {
         *map("_".join, HISTOGRAMS),
     ),
     "responses": ("result_code", "count", "message"),
-    "streams": ("stream", "last_done_ns", *STREAM_COUNTERS, *SET_UP_TIMES),
+    "streams": ("stream", *STREAM_TIMES, *STREAM_COUNTERS, *SET_UP_TIMES),
     "workers": ("worker", "is_open", *WORKER_COUNTERS),
 }
 #: Fields of a snapshot that are filled table by table and are joined as they are.

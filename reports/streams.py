@@ -35,8 +35,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """When a stream could not work: in the measure phase, as exactly as its intervals
-    tell."""
+    """When a stream could not work, in the measure phase."""
 
     longest_s: float = 0.0
     total_s: float = 0.0

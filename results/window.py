@@ -21,6 +21,7 @@ from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     SET_UP_TIMES,
     STREAM_COUNTERS,
+    STREAM_TIMES,
     WORKER_COUNTERS,
 )
 from ldapslam.results.histogram import Block, block_at
@@ -134,8 +135,7 @@ def window_of(
         streams={
             "report": streams.snapshot,
             "stream": [tables.texts[place] for place in streams["stream"].tolist()],
-            **{name: streams[name] for name in STREAM_COUNTERS},
-            "last_done_ns": [time or None for time in streams["last_done_ns"].tolist()],
+            **{name: streams[name] for name in (*STREAM_TIMES, *STREAM_COUNTERS)},
         },
         set_ups=_set_ups(tables.set_ups),
         workers={

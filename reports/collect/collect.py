@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     GAUGES,
     OPERATION_COUNTERS,
+    STREAM_TIMES,
 )
 from ldapslam.reports.collect.intervals import (
     SHOWN,
@@ -59,6 +59,7 @@ from ldapslam.reports.collect.totals import (
     AgentTotals,
     Collected,
     OperationTotals,
+    Responses,
     StreamTotals,
     first_messages,
     known,
@@ -436,8 +437,10 @@ class _Collector:
             for time, packed in window.set_ups.items():
                 if (chosen := is_theirs[packed.rows]).any():
                     totals.set_up[time].add_block(packed.read(chosen))
-            for last_ns in compress(rows["last_done_ns"], is_theirs):
-                totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
+            last_ns = int(rows["last_done_ns"][theirs].max()) or None
+            totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
+            found = self._responses(rows, theirs[within], reports)
+            totals.add(StreamTotals(responses=found))
             for code in sorted(set(reports.agent[places].tolist())):
                 self._agents[reports.agents[code]].streams.add(name)
             slots[name] = {
@@ -446,25 +449,35 @@ class _Collector:
             }
         return slots
 
+    def _responses(
+        self, rows: Columns, chosen: Places, reports: Reports
+    ) -> dict[int, Responses]:
+        """The chosen rows' responses, by number of interval."""
+        slots = reports.slot[rows["report"][chosen]]
+        found = np.zeros((len(STREAM_TIMES), len(reports.indexes)), np.int64)
+        for times, name in zip(found, STREAM_TIMES, strict=True):
+            values = rows[name][chosen].astype(np.int64)
+            if name == "last_done_ns":
+                np.maximum.at(times, slots, values)
+            else:
+                times[:] = _FOR_EVER_NS
+                np.minimum.at(times, slots[values > 0], values[values > 0])
+                times[times == _FOR_EVER_NS] = 0
+        there = set(slots.tolist())
+        return {
+            reports.indexes[slot]: Responses(*(time or None for time in times))
+            for slot, times in enumerate(found.T.tolist())
+            if slot in there
+        }
+
     def _add_waits(self, slots: Slots) -> None:
-        """Add the measured intervals in which requests of a stream waited and none had
-        a response, and the arrivals that waited at the end of the last interval."""
+        """Add the arrivals that waited at the end of the last interval."""
         reports = slots.reports
         measured = np.zeros(len(reports.indexes), np.bool_)
         measured[reports.slot[reports.in_measure]] = True
         starts_ns = self._starts_ns(np.array(reports.indexes, np.intp))
         for name, gauges in slots.streams.items():
-            responses, waiting = np.zeros((2, len(reports.indexes)))
-            # arrivals may wait for a connection that this host cannot make
-            waiting += gauges["in_flight"] + gauges["connecting"]
-            for (stream, _), operation in slots.operations.items():
-                if stream == name:
-                    responses += operation.completed
-                    waiting += operation.unanswered
-            silent = measured & (responses == 0) & (waiting > 0)
-            numbers = (reports.indexes[slot] for slot in np.flatnonzero(silent))
             totals = self._streams[name]
-            totals.silent.update(numbers)
             has_load = measured & (
                 starts_ns < self._loads_end_ns.get(name, _FOR_EVER_NS)
             )

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.results.histogram import Histogram
@@ -74,6 +74,34 @@ _FURTHEST = {"add": lambda one, other: max(one, other, key=abs)}
 _FIRST_STEPS = {
     "add": lambda one, other: dict(sorted({**one, **other}.items())[:STEPS_KEPT])
 }
+
+
+class Responses(NamedTuple):
+    """Of one stream in an interval, over all agents; ns after T0, None: none."""
+
+    first_ns: int | None
+    last_ns: int | None
+    #: At its end: what waits for the directory does so since then, without a response.
+    waiting_since_ns: int | None
+
+    def with_others(self, others: Responses) -> Responses:
+        return Responses(
+            known(min, self.first_ns, others.first_ns),
+            known(max, self.last_ns, others.last_ns),
+            known(min, self.waiting_since_ns, others.waiting_since_ns),
+        )
+
+
+def _together(
+    one: Mapping[int, Responses], other: Mapping[int, Responses]
+) -> dict[int, Responses]:
+    joined = {**one, **other}
+    for index in one.keys() & other.keys():
+        joined[index] = one[index].with_others(other[index])
+    return joined
+
+
+_TOGETHER = {"add": _together}
 
 
 @dataclass(slots=True)
@@ -189,9 +217,8 @@ class StreamTotals(_Totals):
     #: Number of an interval of the measure phase -> time in which connections were
     #: lost, or not made, and not yet set up again; summed over the connections.
     down_ns: Counter[int] = field(default_factory=Counter)
-    #: Intervals of the measure phase without a response and with requests that waited
-    #: for one at the end; over all agents.
-    silent: set[int] = field(default_factory=set)
+    #: Number of an interval of the measure phase -> its responses.
+    responses: dict[int, Responses] = field(default_factory=dict, metadata=_TOGETHER)
     #: Number of the measure phase's last interval with load of the stream, and the
     #: arrivals that waited at its end.
     waiting: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream
@@ -99,6 +100,7 @@ def measured_s(
 
 #: Share of an interval without connections from which on it belongs to an outage.
 _OUT = 0.3
+_SHORTEST_OUTAGE_S = 0.999
 #: Arrivals that wait at an instant, by chance: more than 44 do in 1 % of those at which
 #: all slots of an M/M/n queue at 90 % load are busy, whatever n is (0.9 ** 44).
 _BY_CHANCE = 50
@@ -108,6 +110,17 @@ _SILENCE_TIMES = 10
 #: Of fewer responses than these, no time is usual.
 _FEW = 10
 _SLOW_TIMES = 3
+
+
+class Silence(NamedTuple):
+    """Something waited for the directory, and no response came; ns after T0."""
+
+    #: The first and the last that it touches.
+    intervals: tuple[int, int]
+    #: Of the waiting; and the last response before it.
+    begin_ns: int
+    possible_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -217,10 +230,9 @@ class Evidence:
         return window
 
     def outage_of(self, stream: str, *, at_worst: bool = False) -> Outage:
-        """Its connections were down, or requests or set-ups of connections waited
-        through whole intervals in which no response came. What all of its agents stood
-        still of that is their own; `at_worst`, the directory may have been away then
-        all the same."""
+        """Its connections were down, or what waited had no response. What all of its
+        agents stood still of that is their own. `at_worst`: the directory may have been
+        away then all the same, and since the last response."""
         window_s = self.window_of(stream).measure_s
         connections = self.run.plan.stream(stream).connections
         if not window_s or not connections:
@@ -228,33 +240,65 @@ class Evidence:
         totals = self.totals_of(stream)
         lengths_s: dict[int, float] = {}
         out_s: defaultdict[int, float] = defaultdict(float)
-        for index in {*totals.down_ns, *totals.silent}:
+        for index, down_ns in totals.down_ns.items():
             start_ns, end_ns = self.plan.span_ns(index)
             lengths_s[index] = (end_ns - start_ns) / NS_PER_S
-            out_s[index] = min(
-                totals.down_ns[index] / NS_PER_S / connections, lengths_s[index]
-            )
+            out_s[index] = min(down_ns / NS_PER_S / connections, lengths_s[index])
+        longest = (0.0, 0.0)
         least_s = self._least_silence_s(stream)
-        for first, last in _chains(totals.silent):
-            silence_s = sum(lengths_s[index] for index in range(first, last + 1))
-            own_s = 0.0 if at_worst else self._stalled_s(stream, first, last)
-            share = 1 - own_s / silence_s
-            if share * silence_s > least_s:
-                for index in range(first, last + 1):
-                    out_s[index] += share * (lengths_s[index] - out_s[index])
+        for silence in self._silences(stream):
+            begin_ns = silence.possible_ns if at_worst else silence.begin_ns
+            length_s = (silence.end_ns - begin_ns) / NS_PER_S
+            own_s = 0.0 if at_worst else self._stalled_s(stream, *silence.intervals)
+            if length_s - own_s <= max(least_s, self._shortest_outage_s(silence)):
+                continue
+            share = 1 - own_s / length_s
+            longest = max(longest, (share * length_s, begin_ns / NS_PER_S))
+            for index in range(silence.intervals[0], silence.intervals[1] + 1):
+                start_ns, end_ns = self.plan.span_ns(index)
+                within_ns = min(end_ns, silence.end_ns) - max(start_ns, begin_ns)
+                lengths_s[index] = (end_ns - start_ns) / NS_PER_S
+                out_s[index] = max(out_s[index], share * max(within_ns, 0) / NS_PER_S)
         is_out = {index for index in out_s if out_s[index] >= _OUT * lengths_s[index]}
-        longest_s, begin = 0.0, 0
         for first, last in _chains(is_out):
             # it may have begun and ended within the neighbours
             length_s = sum(out_s[index] for index in range(first - 1, last + 2))
-            if length_s > longest_s:
-                longest_s, begin = length_s, first
+            longest = max(longest, (length_s, self.plan.span_ns(first)[0] / NS_PER_S))
         total_s = sum(out_s.values())
+        longest_s, at_s = longest
         text = ""
         if longest_s:
-            at_s = self.plan.span_ns(begin)[0] / NS_PER_S
             text = f"unavailable for {longest_s:.3g} s from about {at_s:+.3g} s"
         return Outage(longest_s, total_s, min(1.0, total_s / window_s), text)
+
+    def _shortest_outage_s(self, silence: Silence) -> float:
+        """An interval, or a second: what is shorter is told by the response times."""
+        start_ns, end_ns = self.plan.span_ns(silence.intervals[0])
+        return min((end_ns - start_ns) / NS_PER_S, _SHORTEST_OUTAGE_S)
+
+    def _silences(self, stream: str) -> Iterator[Silence]:
+        """Yield when something waited and had no response, over an interval's end."""
+        responses = self.totals_of(stream).responses
+        last_ns = self.collected.measure_start_ns or 0
+        since: tuple[int, int, int] | None = None
+        previous = -1
+        for index in sorted(responses):
+            one = responses[index]
+            if index != previous + 1:
+                since = None  # nobody knows what was in between
+            previous = index
+            if since is not None and one.first_ns is not None:
+                yield Silence((since[0], index), since[1], since[2], one.first_ns)
+                since = None
+            last_ns = max(last_ns, one.last_ns or 0)
+            if one.waiting_since_ns is None:
+                since = None
+            elif since is None or one.last_ns is not None:
+                begin_ns = max(one.waiting_since_ns, last_ns)
+                since = index, begin_ns, last_ns
+        end_ns = self.collected.measure_end_ns
+        if since is not None and end_ns is not None and end_ns > since[1]:
+            yield Silence((since[0], previous), since[1], since[2], end_ns)
 
     def unsent_of(self, stream: str) -> float | None:
         """The arrivals that waited for a connection when the stream's load ended within

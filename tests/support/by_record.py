@@ -17,6 +17,7 @@ from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     OPERATION_COUNTERS,
     SET_UP_TIMES,
+    STREAM_TIMES,
 )
 from ldapslam.results.histogram import Histogram, header_of
 from support.intervals import Interval
@@ -51,6 +52,10 @@ class ByRecord:
     overflow: Counter[Key] = field(default_factory=Counter)
     connections: Counter[tuple[str, str]] = field(default_factory=Counter)
     last_done_ns: dict[str, int] = field(default_factory=dict)
+    #: Stream -> interval of the measure phase -> STREAM_TIMES.
+    responses: defaultdict[str, dict[int, tuple[int | None, ...]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     workers: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
     highest: dict[tuple[str, str, int, str], float] = field(default_factory=dict)
     disturbed: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -77,6 +82,14 @@ def by_record(
             for name in SET_UP_TIMES:
                 if packed := getattr(stream, name):
                     sums.histograms["set-up", stream.stream, name].add_packed(packed)
+            if record.phase == "measure":
+                own = tuple(getattr(stream, name) or None for name in STREAM_TIMES)
+                of_stream = sums.responses[stream.stream]
+                both = zip(own, of_stream.get(record.index, own), strict=True)
+                of_stream[record.index] = tuple(
+                    which(filter(None, times), default=None)
+                    for which, times in zip((min, max, min), both, strict=True)
+                )
             if stream.last_done_ns:
                 known_ns = sums.last_done_ns.get(stream.stream, 0)
                 sums.last_done_ns[stream.stream] = max(known_ns, stream.last_done_ns)

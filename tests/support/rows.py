@@ -21,6 +21,7 @@ from ldapslam.proto.fields import (
     PACKED,
     SET_UP_TIMES,
     STREAM_COUNTERS,
+    STREAM_TIMES,
     TABLES,
     WORKER_COUNTERS,
 )
@@ -50,12 +51,12 @@ class OperationRow(_Row):
 
 
 class StreamRow(_Row):
-    """`last_done_ns` is 0 when there was no response."""
+    """Its times are 0 when there was no response, and none is waited for."""
 
     def __init__(self, **values: Any) -> None:
-        counters = dict.fromkeys(STREAM_COUNTERS, 0)
+        counters = dict.fromkeys((*STREAM_TIMES, *STREAM_COUNTERS), 0)
         times = dict.fromkeys(SET_UP_TIMES, b"")
-        super().__init__(values, stream="", last_done_ns=0, **counters, **times)
+        super().__init__(values, stream="", **counters, **times)
 
 
 class WorkerRow(_Row):
@@ -107,9 +108,9 @@ def snapshot_of(
             packed["messages"] += text
     for one in streams:
         times: list[bytes] = [getattr(one, name) for name in SET_UP_TIMES]
-        counts = (getattr(one, name) for name in STREAM_COUNTERS)
+        numbers = (getattr(one, name) for name in (*STREAM_TIMES, *STREAM_COUNTERS))
         place = stream_number(one.stream)
-        add("streams", place, one.last_done_ns, *counts, *map(len, times))
+        add("streams", place, *numbers, *map(len, times))
         packed["set_ups"] += b"".join(times)
     for worker in workers:
         counts = (getattr(worker, name) for name in WORKER_COUNTERS)

@@ -452,14 +452,19 @@ def _stream(
     rng: np.random.Generator, name: str, connections: int, index: int
 ) -> StreamRow:
     last_ns = (index + 1) * NS_PER_S
+    times_ns = {
+        "first_done_ns": index * NS_PER_S + 1,
+        "last_done_ns": last_ns,
+        "waiting_since_ns": last_ns,
+    }
     if index:
-        return StreamRow(stream=name, in_flight=connections, last_done_ns=last_ns)
+        return StreamRow(stream=name, in_flight=connections, **times_ns)
     values = rng.lognormal(np.log(900_000), 0.3, connections).astype(np.int64)
     return StreamRow(
         stream=name,
         connects=connections,
         in_flight=connections,
-        last_done_ns=last_ns,
+        **times_ns,
         connect_time=packed_of(values),
     )
 

@@ -144,7 +144,10 @@ bool slam_op_record_is_empty(const struct slam_op_record *op);
 
 struct slam_stream_record {
     SLAM_STREAM_COUNTERS(SLAM_MEMBER)
-    uint64_t last_done_ns; /* CLOCK_MONOTONIC; 0: none in this interval */
+    /* CLOCK_MONOTONIC; 0: none in this interval */
+    uint64_t first_done_ns;
+    uint64_t last_done_ns;
+    uint64_t waiting_since_ns; /* at its end; 0: nothing waits for the directory */
     struct slam_histogram set_up[SLAM_SET_UP_TIMES];
 };
 
@@ -153,6 +156,8 @@ void slam_stream_record_failure(struct slam_stream_record *stream,
                                 enum slam_cause cause);
 
 void slam_stream_record_clear(struct slam_stream_record *stream);
+/* Makes its times those since T0. */
+void slam_stream_record_since(struct slam_stream_record *stream, uint64_t t0_ns);
 void slam_stream_record_merge(struct slam_stream_record *to,
                               const struct slam_stream_record *from);
 

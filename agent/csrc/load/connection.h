@@ -67,6 +67,8 @@ slam_slot_sent(struct slam_slot *slot)
 
     TAILQ_INSERT_TAIL(&flow->sent, slot, in_sent);
     flow->in_flight++;
+    if (!flow->waiting_since_ns)
+        flow->waiting_since_ns = slot->sent_ns;
 }
 
 static inline void

@@ -331,8 +331,7 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
         slam_recorder_release(&e->workers[i]->recorder, index);
     }
     for (size_t i = 0; i < e->stream_count; i++)
-        e->merged_streams[i].last_done_ns =
-            slam_since_ns(e->merged_streams[i].last_done_ns, e->timeline.t0_ns);
+        slam_stream_record_since(&e->merged_streams[i], e->timeline.t0_ns);
     e->next_snapshot++;
     if (final)
         e->state = DONE;

@@ -77,7 +77,7 @@ struct slam_snapshot {
     uint64_t clock_step_ns;
     const struct slam_op_record *ops; /* [op_count][2]: outside, in measure */
     size_t op_count;
-    const struct slam_stream_record *streams; /* last_done_ns: after T0 */
+    const struct slam_stream_record *streams; /* times after T0 */
     size_t stream_count;
     struct slam_worker_figures workers[2 * SLAM_MAX_WORKERS];
     size_t worker_count;

@@ -163,6 +163,9 @@ struct slam_flow {
     uint64_t tallied_ns;    /* when their time was last added to the record */
     uint64_t in_flight;     /* sent, neither done, timed out nor lost */
     TAILQ_HEAD(, slam_slot) sent; /* by time of sending */
+    /* The later of the last response and of the first request that was sent after it
+     * and has none; 0: nothing waits. What is lost or timed out still waits. */
+    uint64_t waiting_since_ns;
 };
 
 /* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
@@ -291,6 +294,18 @@ static inline struct slam_stream_record *
 slam_flow_stream_record(const struct slam_flow *flow)
 {
     return &flow->worker->recorder.active->streams[flow->stream_index];
+}
+
+/* A response came, or a request that has none was sent. */
+static inline void
+slam_flow_done(struct slam_flow *flow, uint64_t done_ns)
+{
+    struct slam_stream_record *record = slam_flow_stream_record(flow);
+
+    if (!record->first_done_ns)
+        record->first_done_ns = done_ns;
+    record->last_done_ns = done_ns;
+    flow->waiting_since_ns = flow->in_flight ? done_ns : 0;
 }
 
 /* Brings the record's down_ns and unable_ns up to date. */

@@ -62,10 +62,17 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
+        struct slam_stream_record *stream = &record->streams[flow->stream_index];
+
         slam_flow_tally(flow, now_ns);
-        record->streams[flow->stream_index].in_flight = flow->in_flight;
-        record->streams[flow->stream_index].backlog = flow->backlog_len;
-        record->streams[flow->stream_index].connecting = flow->connecting;
+        stream->in_flight = flow->in_flight;
+        stream->backlog = flow->backlog_len;
+        stream->connecting = flow->connecting;
+        /* a client that thinks, or has ended, waits for nothing */
+        if (!flow->in_flight && !flow->backlog_len &&
+            (flow->ended || !(flow->down_count | flow->connecting)))
+            flow->waiting_since_ns = 0;
+        stream->waiting_since_ns = flow->waiting_since_ns;
     }
     record->cpu_ns = cpu_ns - worker->cpu_ns;
     record->run_queue_ns = run_queue_ns - worker->run_queue_ns;

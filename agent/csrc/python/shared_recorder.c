@@ -70,6 +70,7 @@ struct shared {
     uint64_t *backlog;
     uint64_t backlog_head;
     uint64_t backlog_len;
+    uint64_t waiting_since_ns; /* as in load/flow.h */
     struct request *requests;
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
@@ -394,6 +395,8 @@ recorder_begin(PyObject *self, PyObject *args)
                               .slot_free_ns = slot_free_ns,
                               .sent_ns = sent_ns};
         s->under_way++;
+        if (!observed && !s->waiting_since_ns)
+            s->waiting_since_ns = sent_ns;
         record->scheduled++;
         record->sent++;
         handle = (uint64_t)(r - s->requests) << 32 | r->generation;
@@ -454,8 +457,11 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
                                 r->searched && r->entries == 0);
         slam_histogram_record(&h[SLAM_RECEIVE_LAG],
                               slam_since_ns(done_ns, received_ns));
+        if (!stream->first_done_ns)
+            stream->first_done_ns = done_ns;
         if (done_ns > stream->last_done_ns)
             stream->last_done_ns = done_ns;
+        s->waiting_since_ns = s->under_way > 1 ? done_ns : 0;
     }
     if (answered && !r->observed) {
         if (s->open)
@@ -609,7 +615,10 @@ exchange(struct shared *s, bool final)
         give_all_up(s, now_ns);
     stream->in_flight = s->under_way;
     stream->backlog = s->backlog_len;
-    stream->last_done_ns = slam_since_ns(stream->last_done_ns, s->t0_ns);
+    if (!s->under_way && !s->backlog_len)
+        s->waiting_since_ns = 0;
+    stream->waiting_since_ns = s->waiting_since_ns;
+    slam_stream_record_since(stream, s->t0_ns);
     s->active = next;
     release(s);
     return now_ns;

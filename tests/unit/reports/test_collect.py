@@ -24,6 +24,7 @@ from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     OUTCOMES,
     SET_UP_TIMES,
+    STREAM_TIMES,
 )
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
@@ -128,7 +129,12 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> Interval:
                 late_responses=int(rng.integers(0, 4)),
                 in_flight=int(rng.integers(0, 9)),
                 backlog=int(rng.integers(0, 50)),
-                last_done_ns=start_ns + 7 if rng.random() < 0.5 else 0,
+                **{
+                    name: start_ns + int(rng.integers(1, 9))
+                    if rng.random() < 0.5
+                    else 0
+                    for name in STREAM_TIMES
+                },
                 **_set_ups(rng),
             )
             for stream, _ in KEYS
@@ -263,6 +269,7 @@ def test_columns_add_up_to_what_records_do(
     assert collected.intervals == len(records)
     for name, stream in collected.streams.items():
         assert stream.last_done_ns == expected.last_done_ns[name]
+        assert stream.responses == expected.responses[name]
         for counter, number in stream.counters.items():
             assert number == expected.connections[name, counter]
     for place, one in collected.operations.items():

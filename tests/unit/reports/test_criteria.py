@@ -101,11 +101,17 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
         begin = end
     if other := found.get("rare"):
         operations.append(_operation(other, other["service"], other["lag"], "", "rare"))
+    start_ns, end_ns = second * NS_PER_S, (second + 1) * NS_PER_S
+    times_ns: dict[str, int] = {}
+    if len(service):
+        times_ns |= {"first_done_ns": start_ns + 1, "last_done_ns": end_ns}
+    if gauges.keys() & {"in_flight", "backlog", "connecting"}:
+        times_ns["waiting_since_ns"] = end_ns if len(service) else start_ns + 1
     return interval_of(
         "load1",
         second,
         operations=tuple(operations),
-        streams=(changed(StreamRow(stream="load"), **gauges),),
+        streams=(changed(StreamRow(stream="load"), **{**times_ns, **gauges}),),
     )
 
 
@@ -324,6 +330,17 @@ WAITING: dict[str, Any] = {
     "stream": AT_425,
 }
 SILENCE = in_seconds({5, 6, 7}, silent)
+LONGEST_2S = "*.*.outage.longest < 2s"
+STOPPED: dict[str, Any] = {
+    "state": {
+        5: {
+            "in_flight": 10,
+            "last_done_ns": 5_200 * MS,
+            "waiting_since_ns": 5_210 * MS,
+        },
+        6: {"first_done_ns": 6_900 * MS},
+    }
+}
 LAGS = more(receive_lag=np.full(500, 8 * MS))  # 4 of 10 s of the clients
 PER_SERVER = "load.search.response_time.p99 per server < 5ms"
 TWO = {"uris": ["ldap://a", "ldap://b"]}
@@ -440,15 +457,28 @@ OPERATIONS = [
         **WAITING,
     ),
     case(
-        *("silent, with no request in flight at the end", "FAIL", "for 3 s"),
-        change=in_seconds({5, 6, 7}, silent, more(timed_out=10)),
-        stream=AT_425,
+        *("silent over an interval's end", "FAIL", "for 1.69 s from about +5.21 s"),
+        "*.*.outage.longest < 1.6s",
+        **STOPPED,
     ),
+    # it may have begun after the last response, or when the next request was sent
+    case(
+        *("silent between two requests", "INVALID", "up to 1.700s"),
+        "*.*.outage.longest < 1.695s",
+        **STOPPED,
+    ),
+    case(*("silent, and not too long", "PASS", ""), LONGEST_2S, **STOPPED),
     case(
         *("not certain, with an outage", "FAIL", "a run without that tells"),
         P99,
         change=in_seconds(EVER, slow(0.009, 6), SILENCE),
         **WAITING,
+    ),
+    case(
+        *("silent, with arrivals that wait", "FAIL", "for 3 s"),
+        change=SILENCE,
+        state={second: {"backlog": 10} for second in (4, 5, 6, 7)},
+        stream=AT_425,
     ),
     case(
         "silent, as the generator may have been",
