@@ -48,6 +48,17 @@ must_leave(const struct slam_timeline *t)
                                atomic_load_explicit(t->lease_ns, memory_order_relaxed));
 }
 
+/* A client that thinks, or has ended, waits for nothing; one without a port waits for
+ * the generator's host. */
+static bool
+waits_for_directory(const struct slam_flow *flow)
+{
+    if (flow->in_flight || flow->unable_count)
+        return flow->in_flight > 0;
+    return flow->backlog_len ||
+           (!flow->ended && (flow->down_count || flow->connecting));
+}
+
 static bool
 close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
 {
@@ -61,16 +72,13 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
         record->clock_step_ns = step_ns;
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
-
         struct slam_stream_record *stream = &record->streams[flow->stream_index];
 
         slam_flow_tally(flow, now_ns);
         stream->in_flight = flow->in_flight;
         stream->backlog = flow->backlog_len;
         stream->connecting = flow->connecting;
-        /* a client that thinks, or has ended, waits for nothing */
-        if (!flow->in_flight && !flow->backlog_len &&
-            (flow->ended || !(flow->down_count | flow->connecting)))
+        if (!waits_for_directory(flow))
             flow->waiting_since_ns = 0;
         stream->waiting_since_ns = flow->waiting_since_ns;
     }
