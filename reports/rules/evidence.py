@@ -117,7 +117,7 @@ class Silence(NamedTuple):
 
     #: The first and the last that it touches.
     intervals: tuple[int, int]
-    #: Of the waiting; and the last response before it.
+    #: When the waiting begins; and when the last response before it came.
     begin_ns: int
     possible_ns: int
     end_ns: int
