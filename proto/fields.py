@@ -101,9 +101,14 @@ HISTOGRAMS = tuple(product(METRICS, OUTCOMES))
 #: Result code of a row that stands for all codes that the engine does not count apart.
 OTHER_CODES = -1
 
-#: When its first and last response came, and since when it waits at the end, without a
-#: response; after T0, 0: none.
-STREAM_TIMES = ("first_done_ns", "last_done_ns", "waiting_since_ns")
+#: When the last response came; the longest wait without any response that ended; and
+#: since when something waits at the end. After T0, 0: none.
+STREAM_TIMES = (
+    "last_done_ns",
+    "silence_since_ns",
+    "silence_until_ns",
+    "waiting_since_ns",
+)
 #: Table of a snapshot -> its columns. A row has the number of its responses, and the
 #: length of each of its histograms and set-up times; 0: it has none.
 TABLES = {

@@ -457,15 +457,15 @@ class _Collector:
         found = np.zeros((len(STREAM_TIMES), len(reports.indexes)), np.int64)
         for times, name in zip(found, STREAM_TIMES, strict=True):
             values = rows[name][chosen].astype(np.int64)
-            if name == "last_done_ns":
-                np.maximum.at(times, slots, values)
-            else:
+            if name in ("silence_until_ns", "waiting_since_ns"):
                 times[:] = _FOR_EVER_NS
                 np.minimum.at(times, slots[values > 0], values[values > 0])
                 times[times == _FOR_EVER_NS] = 0
+            else:
+                np.maximum.at(times, slots, values)
         there = set(slots.tolist())
         return {
-            reports.indexes[slot]: Responses(*(time or None for time in times))
+            reports.indexes[slot]: Responses(*times)
             for slot, times in enumerate(found.T.tolist())
             if slot in there
         }

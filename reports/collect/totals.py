@@ -77,28 +77,35 @@ _FIRST_STEPS = {
 
 
 class Responses(NamedTuple):
-    """Of one stream in an interval, over all agents; ns after T0, None: none."""
+    """Of one stream in an interval, over all agents; ns after T0, 0: none."""
 
-    first_ns: int | None
-    last_ns: int | None
+    last_ns: int
+    #: The longest wait without any response, of those that ended: of all who waited.
+    silence_since_ns: int
+    silence_until_ns: int
     #: At its end: what waits for the directory does so since then, without a response.
-    waiting_since_ns: int | None
+    waiting_since_ns: int
 
     def with_others(self, others: Responses) -> Responses:
         return Responses(
-            known(min, self.first_ns, others.first_ns),
-            known(max, self.last_ns, others.last_ns),
-            known(min, self.waiting_since_ns, others.waiting_since_ns),
+            max(self.last_ns, others.last_ns),
+            max(self.silence_since_ns, others.silence_since_ns),
+            _earliest(self.silence_until_ns, others.silence_until_ns),
+            _earliest(self.waiting_since_ns, others.waiting_since_ns),
         )
 
 
+def _earliest(*times_ns: int) -> int:
+    return min(filter(None, times_ns), default=0)
+
+
 def _together(
-    one: Mapping[int, Responses], other: Mapping[int, Responses]
+    one: dict[int, Responses], other: Mapping[int, Responses]
 ) -> dict[int, Responses]:
-    joined = {**one, **other}
-    for index in one.keys() & other.keys():
-        joined[index] = one[index].with_others(other[index])
-    return joined
+    for index in other:
+        ours = one.get(index)
+        one[index] = other[index].with_others(ours) if ours else other[index]
+    return one
 
 
 _TOGETHER = {"add": _together}

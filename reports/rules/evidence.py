@@ -101,6 +101,8 @@ def measured_s(
 #: Share of an interval without connections from which on it belongs to an outage.
 _OUT = 0.3
 _SHORTEST_OUTAGE_S = 0.999
+#: What is shorter is no outage in any interval.
+_LEAST_SILENCE_S = 0.01
 #: Arrivals that wait at an instant, by chance: more than 44 do in 1 % of those at which
 #: all slots of an M/M/n queue at 90 % load are busy, whatever n is (0.9 ** 44).
 _BY_CHANCE = 50
@@ -115,12 +117,11 @@ _SLOW_TIMES = 3
 class Silence(NamedTuple):
     """Something waited for the directory, and no response came; ns after T0."""
 
-    #: The first and the last that it touches.
-    intervals: tuple[int, int]
-    #: When the waiting begins; and when the last response before it came.
-    begin_ns: int
-    possible_ns: int
-    end_ns: int
+    #: Numbers of the first and the last interval that it touches.
+    first: int
+    last: int
+    since_ns: int
+    until_ns: int
 
 
 @dataclass(frozen=True)
@@ -231,74 +232,87 @@ class Evidence:
 
     def outage_of(self, stream: str, *, at_worst: bool = False) -> Outage:
         """Its connections were down, or what waited had no response. What all of its
-        agents stood still of that is their own. `at_worst`: the directory may have been
-        away then all the same, and since the last response."""
+        agents stood still of that is their own; `at_worst`, the directory may have been
+        away then all the same."""
         window_s = self.window_of(stream).measure_s
         connections = self.run.plan.stream(stream).connections
         if not window_s or not connections:
             return Outage()
-        totals = self.totals_of(stream)
-        lengths_s: dict[int, float] = {}
-        out_s: defaultdict[int, float] = defaultdict(float)
-        for index, down_ns in totals.down_ns.items():
-            start_ns, end_ns = self.plan.span_ns(index)
-            lengths_s[index] = (end_ns - start_ns) / NS_PER_S
-            out_s[index] = min(down_ns / NS_PER_S / connections, lengths_s[index])
+        down_s = {}
+        for index, down_ns in self.totals_of(stream).down_ns.items():
+            down_s[index] = min(down_ns / NS_PER_S / connections, self._length_s(index))
         longest = (0.0, 0.0)
-        least_s = self._least_silence_s(stream)
-        for silence in self._silences(stream):
-            begin_ns = silence.possible_ns if at_worst else silence.begin_ns
-            length_s = (silence.end_ns - begin_ns) / NS_PER_S
-            own_s = 0.0 if at_worst else self._stalled_s(stream, *silence.intervals)
-            if length_s - own_s <= max(least_s, self._shortest_outage_s(silence)):
-                continue
-            share = 1 - own_s / length_s
-            longest = max(longest, (share * length_s, begin_ns / NS_PER_S))
-            for index in range(silence.intervals[0], silence.intervals[1] + 1):
-                start_ns, end_ns = self.plan.span_ns(index)
-                within_ns = min(end_ns, silence.end_ns) - max(start_ns, begin_ns)
-                lengths_s[index] = (end_ns - start_ns) / NS_PER_S
-                out_s[index] = max(out_s[index], share * max(within_ns, 0) / NS_PER_S)
-        is_out = {index for index in out_s if out_s[index] >= _OUT * lengths_s[index]}
+        is_out = {at for at in down_s if down_s[at] >= _OUT * self._length_s(at)}
         for first, last in _chains(is_out):
             # it may have begun and ended within the neighbours
-            length_s = sum(out_s[index] for index in range(first - 1, last + 2))
+            length_s = sum(down_s.get(at, 0.0) for at in range(first - 1, last + 2))
             longest = max(longest, (length_s, self.plan.span_ns(first)[0] / NS_PER_S))
-        total_s = sum(out_s.values())
+        silent_s: defaultdict[int, float] = defaultdict(float)
+        for silence in self._silences(stream):
+            length_s = (silence.until_ns - silence.since_ns) / NS_PER_S
+            own_s = 0.0 if at_worst else self._stalled_s(stream, *silence[:2])
+            if length_s - own_s <= self._least_outage_s(stream, silence):
+                continue
+            share = 1 - own_s / length_s
+            longest = max(longest, (share * length_s, silence.since_ns / NS_PER_S))
+            for index in range(silence.first, silence.last + 1):
+                start_ns, end_ns = self.plan.span_ns(index)
+                within_ns = min(end_ns, silence.until_ns) - max(
+                    start_ns, silence.since_ns
+                )
+                silent_s[index] += share * max(within_ns, 0) / NS_PER_S
+        total_s = sum(
+            max(down_s.get(at, 0.0), silent_s[at]) for at in {*down_s, *silent_s}
+        )
         longest_s, at_s = longest
         text = ""
         if longest_s:
             text = f"unavailable for {longest_s:.3g} s from about {at_s:+.3g} s"
         return Outage(longest_s, total_s, min(1.0, total_s / window_s), text)
 
-    def _shortest_outage_s(self, silence: Silence) -> float:
+    def _length_s(self, index: int) -> float:
+        start_ns, end_ns = self.plan.span_ns(index)
+        return (end_ns - start_ns) / NS_PER_S
+
+    def _least_outage_s(self, stream: str, silence: Silence) -> float:
         """An interval, or a second: what is shorter is told by the response times."""
-        start_ns, end_ns = self.plan.span_ns(silence.intervals[0])
-        return min((end_ns - start_ns) / NS_PER_S, _SHORTEST_OUTAGE_S)
+        shortest_s = min(self._length_s(silence.last), _SHORTEST_OUTAGE_S)
+        return max(self._least_silence_s(stream), shortest_s)
 
     def _silences(self, stream: str) -> Iterator[Silence]:
-        """Yield when something waited and had no response, over an interval's end."""
+        """Yield what may be outages: silences of the measure phase that every agent of
+        the stream reported."""
         responses = self.totals_of(stream).responses
-        last_ns = self.collected.measure_start_ns or 0
-        since: tuple[int, int, int] | None = None
-        previous = -1
-        for index in sorted(responses):
-            one = responses[index]
-            if index != previous + 1:
-                since = None  # nobody knows what was in between
-            previous = index
-            if since is not None and one.first_ns is not None:
-                yield Silence((since[0], index), since[1], since[2], one.first_ns)
-                since = None
-            last_ns = max(last_ns, one.last_ns or 0)
-            if one.waiting_since_ns is None:
-                since = None
-            elif since is None or one.last_ns is not None:
-                begin_ns = max(one.waiting_since_ns, last_ns)
-                since = index, begin_ns, last_ns
+        start_ns = self.collected.measure_start_ns
         end_ns = self.collected.measure_end_ns
-        if since is not None and end_ns is not None and end_ns > since[1]:
-            yield Silence((since[0], previous), since[1], since[2], end_ns)
+        if not responses or start_ns is None or end_ns is None:
+            return
+        last = max(responses)
+        found = [
+            (index, one.silence_since_ns, one.silence_until_ns)
+            for index, one in responses.items()
+        ]
+        if since_ns := responses[last].waiting_since_ns:
+            since_ns = max(since_ns, *(one.last_ns for one in responses.values()))
+            found.append((last, since_ns, self.plan.span_ns(last)[1]))
+        for index, since_ns, until_ns in found:
+            since_ns, until_ns = max(since_ns, start_ns), min(until_ns, end_ns)
+            if (until_ns - since_ns) / NS_PER_S < _LEAST_SILENCE_S:
+                continue
+            first = index
+            while first > 0 and self.plan.span_ns(first)[0] > since_ns:
+                first -= 1
+            if self._was_seen(stream, first, index):
+                yield Silence(first, index, since_ns, until_ns)
+
+    def _was_seen(self, stream: str, first: int, last: int) -> bool:
+        """Whether each of its agents reported these intervals, while it was there."""
+        return all(
+            index in agent.seen
+            for agent in self.collected.agents.values()
+            if stream in agent.streams and agent.seen
+            for index in range(first, min(last, max(agent.seen)) + 1)
+        )
 
     def unsent_of(self, stream: str) -> float | None:
         """The arrivals that waited for a connection when the stream's load ended within

@@ -296,10 +296,11 @@ def test_a_silence_is_as_long_as_the_server_says(workers: int, is_open: bool) ->
         )
         outcome = run(load, during=during, duration_ns=S, workers=workers)
     rows = [row for one in outcome.snapshots for row in one["streams"]]
-    silent = [row for row in rows[3:6] if not row["first_done_ns"]]
-    assert len(silent) == 3
+    assert [row["last_done_ns"] for row in rows[3:6]] == [0, 0, 0]
     (since_ns,) = {row["waiting_since_ns"] for row in rows[2:6]}
-    last_ns, first_ns = rows[2]["last_done_ns"], rows[6]["first_done_ns"]
-    assert 250 * MS - slack_ns < last_ns <= since_ns < 250 * MS + slack_ns
-    assert 650 * MS <= first_ns < 650 * MS + slack_ns
-    assert rows[0]["first_done_ns"] < slack_ns
+    # that of the worker which waited last
+    assert since_ns <= rows[6]["silence_since_ns"] < since_ns + slack_ns
+    assert 250 * MS - slack_ns < rows[2]["last_done_ns"] <= since_ns
+    assert since_ns < 250 * MS + slack_ns
+    assert 650 * MS <= rows[6]["silence_until_ns"] < 650 * MS + slack_ns
+    assert rows[4]["silence_until_ns"] == 0

@@ -53,7 +53,7 @@ class ByRecord:
     connections: Counter[tuple[str, str]] = field(default_factory=Counter)
     last_done_ns: dict[str, int] = field(default_factory=dict)
     #: Stream -> interval of the measure phase -> STREAM_TIMES.
-    responses: defaultdict[str, dict[int, tuple[int | None, ...]]] = field(
+    responses: defaultdict[str, dict[int, tuple[int, ...]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
     workers: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
@@ -83,12 +83,12 @@ def by_record(
                 if packed := getattr(stream, name):
                     sums.histograms["set-up", stream.stream, name].add_packed(packed)
             if record.phase == "measure":
-                own = tuple(getattr(stream, name) or None for name in STREAM_TIMES)
+                own = tuple(getattr(stream, name) for name in STREAM_TIMES)
                 of_stream = sums.responses[stream.stream]
                 both = zip(own, of_stream.get(record.index, own), strict=True)
                 of_stream[record.index] = tuple(
-                    which(filter(None, times), default=None)
-                    for which, times in zip((min, max, min), both, strict=True)
+                    which(filter(None, times), default=0)
+                    for which, times in zip((max, max, min, min), both, strict=True)
                 )
             if stream.last_done_ns:
                 known_ns = sums.last_done_ns.get(stream.stream, 0)

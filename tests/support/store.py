@@ -453,8 +453,9 @@ def _stream(
 ) -> StreamRow:
     last_ns = (index + 1) * NS_PER_S
     times_ns = {
-        "first_done_ns": index * NS_PER_S + 1,
         "last_done_ns": last_ns,
+        "silence_since_ns": last_ns - 1,
+        "silence_until_ns": last_ns,
         "waiting_since_ns": last_ns,
     }
     if index:

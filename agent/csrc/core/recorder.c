@@ -224,14 +224,27 @@ earlier_known(uint64_t a_ns, uint64_t b_ns)
     return a_ns && b_ns ? slam_earlier_ns(a_ns, b_ns) : a_ns | b_ns;
 }
 
+/* What both waited for: nobody had a response. Who did not wait at all says nothing. */
+static void
+merge_silence(struct slam_stream_record *to, const struct slam_stream_record *from)
+{
+    if (!from->silence_until_ns)
+        return;
+    if (!to->silence_until_ns || from->silence_since_ns > to->silence_since_ns)
+        to->silence_since_ns = from->silence_since_ns;
+    to->silence_until_ns = earlier_known(to->silence_until_ns, from->silence_until_ns);
+    if (to->silence_until_ns < to->silence_since_ns)
+        to->silence_until_ns = to->silence_since_ns;
+}
+
 void
 slam_stream_record_merge(struct slam_stream_record *to,
                          const struct slam_stream_record *from)
 {
     SLAM_STREAM_COUNTERS(ADD)
-    to->first_done_ns = earlier_known(to->first_done_ns, from->first_done_ns);
     if (from->last_done_ns > to->last_done_ns)
         to->last_done_ns = from->last_done_ns;
+    merge_silence(to, from);
     to->waiting_since_ns = earlier_known(to->waiting_since_ns, from->waiting_since_ns);
     for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
         slam_histogram_merge(&to->set_up[time], &from->set_up[time]);
@@ -240,7 +253,8 @@ slam_stream_record_merge(struct slam_stream_record *to,
 void
 slam_stream_record_since(struct slam_stream_record *stream, uint64_t t0_ns)
 {
-    stream->first_done_ns = slam_since_ns(stream->first_done_ns, t0_ns);
     stream->last_done_ns = slam_since_ns(stream->last_done_ns, t0_ns);
+    stream->silence_since_ns = slam_since_ns(stream->silence_since_ns, t0_ns);
+    stream->silence_until_ns = slam_since_ns(stream->silence_until_ns, t0_ns);
     stream->waiting_since_ns = slam_since_ns(stream->waiting_since_ns, t0_ns);
 }

@@ -8,6 +8,7 @@
 #define SLAM_RECORDER_H
 
 #include "core/cause.h"
+#include "core/clock.h"
 #include "core/histogram.h"
 
 #include <pthread.h>
@@ -145,8 +146,10 @@ bool slam_op_record_is_empty(const struct slam_op_record *op);
 struct slam_stream_record {
     SLAM_STREAM_COUNTERS(SLAM_MEMBER)
     /* CLOCK_MONOTONIC; 0: none in this interval */
-    uint64_t first_done_ns;
     uint64_t last_done_ns;
+    /* The longest wait without any response of those that ended in this interval. */
+    uint64_t silence_since_ns;
+    uint64_t silence_until_ns;
     uint64_t waiting_since_ns; /* at its end; 0: nothing waits for the directory */
     struct slam_histogram set_up[SLAM_SET_UP_TIMES];
 };
@@ -156,6 +159,19 @@ void slam_stream_record_failure(struct slam_stream_record *stream,
                                 enum slam_cause cause);
 
 void slam_stream_record_clear(struct slam_stream_record *stream);
+/* Keeps a wait that ended, unless a longer one is kept. */
+static inline void
+slam_stream_record_silence(struct slam_stream_record *stream, uint64_t since_ns,
+                           uint64_t until_ns)
+{
+    uint64_t kept_ns = stream->silence_until_ns - stream->silence_since_ns;
+
+    if (!stream->silence_until_ns || slam_since_ns(until_ns, since_ns) > kept_ns) {
+        stream->silence_since_ns = since_ns;
+        stream->silence_until_ns = until_ns > since_ns ? until_ns : since_ns;
+    }
+}
+
 /* Makes its times those since T0. */
 void slam_stream_record_since(struct slam_stream_record *stream, uint64_t t0_ns);
 void slam_stream_record_merge(struct slam_stream_record *to,

@@ -103,6 +103,7 @@ count_no_response(struct slam_slot *slot, enum slam_outcome outcome, uint64_t no
         record, outcome, slot->intended_ns, slam_sent_ns(slot), now_ns);
 
     slam_slot_answered(slot);
+    slot->conn->flow->given_up_ns = slot->conn->flow->in_flight ? 0 : now_ns;
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
 }
 
@@ -311,6 +312,7 @@ lose(struct slam_conn *conn)
         if (slot->state != SLAM_SLOT_FREE && slot->state != SLAM_SLOT_TIMED_OUT)
             slam_session_end(slot);
     }
+    conn->flow->given_up_ns = 0; /* who waits for a connection waits on */
     take_down(conn);
     if (conn->client == SLAM_CLIENT_BUSY)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);

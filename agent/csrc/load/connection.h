@@ -59,6 +59,9 @@ slam_send_lag_ns(const struct slam_slot *slot)
                          waited ? slot->slot_free_ns : slot->intended_ns);
 }
 
+/* A client that sends nothing for so long after its request timed out has thought. */
+#define SLAM_THOUGHT_NS UINT64_C(10000000)
+
 /* Adds the slot to the flow's requests in flight, by time of sending, or removes it. */
 static inline void
 slam_slot_sent(struct slam_slot *slot)
@@ -66,6 +69,10 @@ slam_slot_sent(struct slam_slot *slot)
     struct slam_flow *flow = slot->conn->flow;
 
     TAILQ_INSERT_TAIL(&flow->sent, slot, in_sent);
+    if (flow->given_up_ns &&
+        slam_since_ns(slot->sent_ns, flow->given_up_ns) > SLAM_THOUGHT_NS)
+        slam_flow_end_wait(flow, flow->given_up_ns);
+    flow->given_up_ns = 0;
     flow->in_flight++;
     if (!flow->waiting_since_ns)
         flow->waiting_since_ns = slot->sent_ns;

@@ -166,6 +166,7 @@ struct slam_flow {
     /* The later of the last response and of the first request that was sent after it
      * and has none; 0: nothing waits. What is lost or timed out still waits. */
     uint64_t waiting_since_ns;
+    uint64_t given_up_ns; /* when the last of them timed out; 0: some are in flight */
 };
 
 /* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
@@ -296,16 +297,23 @@ slam_flow_stream_record(const struct slam_flow *flow)
     return &flow->worker->recorder.active->streams[flow->stream_index];
 }
 
-/* A response came, or a request that has none was sent. */
+/* Ends the flow's wait, and begins another if requests are in flight. */
 static inline void
-slam_flow_done(struct slam_flow *flow, uint64_t done_ns)
+slam_flow_end_wait(struct slam_flow *flow, uint64_t until_ns)
 {
-    struct slam_stream_record *record = slam_flow_stream_record(flow);
+    if (flow->waiting_since_ns)
+        slam_stream_record_silence(slam_flow_stream_record(flow),
+                                   flow->waiting_since_ns, until_ns);
+    flow->waiting_since_ns = flow->in_flight ? until_ns : 0;
+    flow->given_up_ns = 0;
+}
 
-    if (!record->first_done_ns)
-        record->first_done_ns = done_ns;
-    record->last_done_ns = done_ns;
-    flow->waiting_since_ns = flow->in_flight ? done_ns : 0;
+/* The request that was last in flight is to have no response. */
+static inline void
+slam_flow_forget_wait(struct slam_flow *flow)
+{
+    if (!flow->in_flight)
+        flow->waiting_since_ns = 0;
 }
 
 /* Brings the record's down_ns and unable_ns up to date. */

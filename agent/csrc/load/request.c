@@ -79,7 +79,8 @@ unbound(struct slam_slot *slot)
     slam_slot_answered(slot);
     record->completed++;
     record->succeeded++;
-    slam_flow_done(slot->conn->flow, slot->sent_ns);
+    slam_flow_stream_record(slot->conn->flow)->last_done_ns = slot->sent_ns;
+    slam_flow_forget_wait(slot->conn->flow);
     slam_conn_move(slot->conn, SLAM_CONN_UNBIND);
     slam_session_no_response(slot, slot->sent_ns);
 }
@@ -187,7 +188,8 @@ send_abandon(struct slam_slot *slot, uint32_t op)
     slot->state = SLAM_SLOT_PAUSED;
     slot->conn->has_abandoned = true;
     send_beside(slot, op, &slot->sent_ns);
-    slam_flow_done(flow, slot->sent_ns);
+    slam_flow_stream_record(flow)->last_done_ns = slot->sent_ns;
+    slam_flow_forget_wait(flow);
 }
 
 void

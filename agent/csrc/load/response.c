@@ -91,7 +91,8 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
     record_sequence(slot, outcome, received, h);
     slam_slot_answered(slot);
-    slam_flow_done(flow, done_ns);
+    slam_flow_stream_record(flow)->last_done_ns = done_ns;
+    slam_flow_end_wait(flow, done_ns);
     slam_request_advance(slot, op, outcome, received, done_ns);
 }
 

@@ -48,15 +48,22 @@ must_leave(const struct slam_timeline *t)
                                atomic_load_explicit(t->lease_ns, memory_order_relaxed));
 }
 
-/* A client that thinks, or has ended, waits for nothing; one without a port waits for
- * the generator's host. */
-static bool
-waits_for_directory(const struct slam_flow *flow)
+/* Brings the wait up to date at the end of an interval. A client that thinks, or has
+ * ended, waits for nothing; one without a port waits for the generator's host. */
+static void
+update_wait(struct slam_flow *flow, uint64_t now_ns)
 {
-    if (flow->in_flight || flow->unable_count)
-        return flow->in_flight > 0;
-    return flow->backlog_len ||
-           (!flow->ended && (flow->down_count || flow->connecting));
+    bool replaces = flow->connecting && !flow->stream->trace; /* those are due later */
+
+    if (flow->in_flight)
+        return;
+    if (flow->unable_count)
+        flow->waiting_since_ns = 0;
+    else if (flow->backlog_len || (!flow->ended && (flow->down_count || replaces)))
+        flow->waiting_since_ns =
+            flow->waiting_since_ns ? flow->waiting_since_ns : now_ns;
+    else
+        slam_flow_end_wait(flow, flow->given_up_ns ? flow->given_up_ns : now_ns);
 }
 
 static bool
@@ -78,8 +85,7 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
         stream->in_flight = flow->in_flight;
         stream->backlog = flow->backlog_len;
         stream->connecting = flow->connecting;
-        if (!waits_for_directory(flow))
-            flow->waiting_since_ns = 0;
+        update_wait(flow, now_ns);
         stream->waiting_since_ns = flow->waiting_since_ns;
     }
     record->cpu_ns = cpu_ns - worker->cpu_ns;

@@ -34,6 +34,7 @@ struct request {
     uint32_t op;
     bool measured;
     bool observed;
+    bool asked; /* the directory has been sent it */
     uint64_t intended_ns;
     uint64_t slot_free_ns;
     uint64_t sent_ns;
@@ -71,6 +72,7 @@ struct shared {
     uint64_t backlog_head;
     uint64_t backlog_len;
     uint64_t waiting_since_ns; /* as in load/flow.h */
+    uint32_t asked;            /* of those under way, the directory itself */
     struct request *requests;
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
@@ -395,8 +397,6 @@ recorder_begin(PyObject *self, PyObject *args)
                               .slot_free_ns = slot_free_ns,
                               .sent_ns = sent_ns};
         s->under_way++;
-        if (!observed && !s->waiting_since_ns)
-            s->waiting_since_ns = sent_ns;
         record->scheduled++;
         record->sent++;
         handle = (uint64_t)(r - s->requests) << 32 | r->generation;
@@ -424,6 +424,12 @@ recorder_update(PyObject *self, PyObject *args)
     if (r) {
         if (sent_ns > 0)
             r->sent_ns = sent_ns;
+        if (sent_ns > 0 && !r->observed && !r->asked) {
+            r->asked = true;
+            s->asked++;
+            if (!s->waiting_since_ns)
+                s->waiting_since_ns = sent_ns;
+        }
         r->requests += requests;
         r->entries += entries;
         r->references += references;
@@ -457,11 +463,8 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
                                 r->searched && r->entries == 0);
         slam_histogram_record(&h[SLAM_RECEIVE_LAG],
                               slam_since_ns(done_ns, received_ns));
-        if (!stream->first_done_ns)
-            stream->first_done_ns = done_ns;
         if (done_ns > stream->last_done_ns)
             stream->last_done_ns = done_ns;
-        s->waiting_since_ns = s->under_way > 1 ? done_ns : 0;
     }
     if (answered && !r->observed) {
         if (s->open)
@@ -470,6 +473,12 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
         stream->stamps_missing++; /* libldap hands none over */
     }
     s->under_way--;
+    s->asked -= r->asked;
+    if (answered && r->asked) {
+        if (s->waiting_since_ns)
+            slam_stream_record_silence(stream, s->waiting_since_ns, done_ns);
+        s->waiting_since_ns = s->asked ? stream->last_done_ns : 0;
+    }
     r->generation++;
     r->next_free = s->free_head;
     s->free_head = (uint32_t)(r - s->requests);
@@ -615,7 +624,7 @@ exchange(struct shared *s, bool final)
         give_all_up(s, now_ns);
     stream->in_flight = s->under_way;
     stream->backlog = s->backlog_len;
-    if (!s->under_way && !s->backlog_len)
+    if (!s->asked)
         s->waiting_since_ns = 0;
     stream->waiting_since_ns = s->waiting_since_ns;
     slam_stream_record_since(stream, s->t0_ns);

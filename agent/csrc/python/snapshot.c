@@ -134,8 +134,12 @@ int
 slam_py_append_stream(PyObject *tables, const struct slam_stream_record *from,
                       size_t index)
 {
-    const uint64_t row[] = {index, from->first_done_ns, from->last_done_ns,
-                            from->waiting_since_ns, SLAM_STREAM_COUNTERS(VALUE)};
+    const uint64_t row[] = {index,
+                            from->last_done_ns,
+                            from->silence_since_ns,
+                            from->silence_until_ns,
+                            from->waiting_since_ns,
+                            SLAM_STREAM_COUNTERS(VALUE)};
     uint64_t lengths[SLAM_SET_UP_TIMES];
 
     for (size_t i = 0; i < SLAM_SET_UP_TIMES; i++)

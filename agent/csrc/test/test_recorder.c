@@ -140,6 +140,41 @@ test_message_has_no_controls_and_is_cut_between_characters(void)
 
 #define INTERVALS 2000
 
+static void
+test_a_silence_is_what_all_waited_for_that_waited(void)
+{
+    static struct slam_stream_record all, own;
+    static const uint64_t waits[][2] = {{100, 900}, {0, 0}, {150, 850}};
+
+    slam_stream_record_clear(&all);
+    for (size_t i = 0; i < 3; i++) {
+        slam_stream_record_clear(&own);
+        if (waits[i][1]) {
+            /* shorter ones before and after it */
+            slam_stream_record_silence(&own, 10, 20);
+            slam_stream_record_silence(&own, waits[i][0], waits[i][1]);
+            slam_stream_record_silence(&own, 950, 960);
+            own.waiting_since_ns = waits[i][0] + 900;
+        }
+        slam_stream_record_merge(&all, &own);
+    }
+    CHECK_EQ(all.silence_since_ns, 150);
+    CHECK_EQ(all.silence_until_ns, 850);
+    CHECK_EQ(all.waiting_since_ns, 1000);
+    /* another had responses meanwhile */
+    slam_stream_record_clear(&own);
+    slam_stream_record_silence(&own, 300, 301);
+    slam_stream_record_merge(&all, &own);
+    CHECK_EQ(all.silence_until_ns - all.silence_since_ns, 1);
+    slam_stream_record_clear(&own);
+    slam_stream_record_silence(&own, 500, 400);
+    CHECK_EQ(own.silence_until_ns, 500);
+    slam_stream_record_merge(&all, &own);
+    CHECK_EQ(all.silence_until_ns - all.silence_since_ns, 0);
+    slam_stream_record_since(&all, 100);
+    CHECK_EQ(all.silence_since_ns, 400);
+}
+
 static void *
 write_intervals(void *arg)
 {
@@ -194,6 +229,7 @@ main(void)
     RUN(test_only_a_success_is_counted_as_empty);
     RUN(test_first_message_of_each_of_some_codes_is_kept);
     RUN(test_message_has_no_controls_and_is_cut_between_characters);
+    RUN(test_a_silence_is_what_all_waited_for_that_waited);
     RUN(test_nothing_is_lost_between_two_threads);
     return SLAM_TEST_EXIT();
 }
