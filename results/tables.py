@@ -18,7 +18,7 @@ from ldapslam.base.arrays import Integers, Places
 from ldapslam.base.errors import StoreError
 from ldapslam.base.inert import one_line
 from ldapslam.proto.common_pb2 import Names, Snapshot
-from ldapslam.proto.fields import HISTOGRAMS, SET_UP_TIMES, TABLES
+from ldapslam.proto.fields import HISTOGRAMS, LAYOUT, SET_UP_TIMES, TABLES
 
 _PLACES = {
     table: {name: place for place, name in enumerate(columns)}
@@ -83,7 +83,13 @@ class Tables:
 
 
 def tables_of(snapshots: Sequence[Snapshot]) -> Tables:
-    """Read snapshots that were checked; StoreError: one was damaged since."""
+    """Read snapshots that were checked; StoreError: one was damaged since, or is of
+    another version."""
+    if any(snapshot.layout != LAYOUT for snapshot in snapshots):
+        raise StoreError(
+            "the intervals have the columns of another version",
+            hint="read them with the ldapslam that made them",
+        )
     try:
         operations, responses, streams, workers = (
             _table(name, snapshots) for name in TABLES
