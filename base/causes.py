@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why connections could not be made: the generator's causes, with the remedy of each,
-and the target's. The engine tells them apart (agent/csrc/core/cause.h)."""
+"""Why connections could not be made, or were lost: the generator's causes, with the
+remedy of each, and the target's. The engine tells them apart
+(agent/csrc/core/cause.h)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -53,4 +55,24 @@ OWN_CAUSES = {
 }
 
 #: In the order of the engine.
-FAILURE_CAUSES = (*TARGET_CAUSES, *OWN_CAUSES)
+FAILURE_CAUSES = {
+    **TARGET_CAUSES,
+    **{name: own.words for name, own in OWN_CAUSES.items()},
+}
+#: Why connections were lost, in the order of the engine.
+LOSS_CAUSES = {
+    "lost_otherwise": "of another cause",
+    "lost_idle": "closed by the server while idle",
+    "lost_closed": "closed by the server with requests in flight",
+    "lost_reset": "reset with requests in flight",
+    "lost_silent": "given up after time-outs",
+    "lost_notice": "after a notice of disconnection",
+    "lost_invalid": "after an invalid response",
+}
+
+
+def causes_text(counters: Mapping[str, int], words: Mapping[str, str]) -> str:
+    """How many of each cause there were, for people; `words` are FAILURE_CAUSES or
+    LOSS_CAUSES."""
+    found = {text: counters.get(name, 0) for name, text in words.items()}
+    return ", ".join(f"{number:,} {text}" for text, number in found.items() if number)

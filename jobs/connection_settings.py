@@ -66,6 +66,8 @@ class ConnectionSettings:
     #: A connection is replaced after that many requests, or at that age; 0: never.
     reconnect_operations: int = 0
     reconnect_ns: int = 0
+    #: A client waits so long, and longer, after failed attempts; 0: one tries for all.
+    reconnect_wait_ns: int = 0
     #: Connection n of the run is set up not before n times this.
     connect_spacing_ns: int = 0
     #: URI -> 'ADDRESS/PORT …', where the agent resolved it; else the name is.

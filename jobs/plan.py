@@ -321,6 +321,7 @@ def connection_settings(
         connection.connect_timeout_ns,
         connection.reconnect_operations,
         connection.reconnect_ns,
+        connection.reconnect_wait_ns or 0,
         connection.spacing_ns,
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf.descriptor import EnumDescriptor
 
-from ldapslam.base.causes import FAILURE_CAUSES
+from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES
 
 
 def words_of(enum: EnumDescriptor) -> dict[str, Any]:
@@ -61,6 +61,7 @@ STREAM_COUNTERS = (
     "connects",
     "connect_failures",
     "disconnects",
+    "lost_requests",
     "down_ns",
     "unable_ns",
     "protocol_errors",
@@ -76,13 +77,14 @@ STREAM_COUNTERS = (
     "backlog",
     "connecting",
     *FAILURE_CAUSES,
+    *LOSS_CAUSES,
 )
 #: Not added up.
 GAUGES = ("in_flight", "backlog", "connecting")
 CONNECTION_COUNTERS = tuple(
     name
     for name in STREAM_COUNTERS
-    if name not in (*GAUGES, *FAILURE_CAUSES) and not name.endswith("_ns")
+    if name not in {*GAUGES, *FAILURE_CAUSES, *LOSS_CAUSES} and not name.endswith("_ns")
 )
 #: Packed histograms of set-ups: the whole, and its steps.
 SET_UP_TIMES = ("connect_time", "tcp_time", "tls_time", "bind_time")
@@ -101,11 +103,14 @@ HISTOGRAMS = tuple(product(METRICS, OUTCOMES))
 #: Result code of a row that stands for all codes that the engine does not count apart.
 OTHER_CODES = -1
 
-#: When the last response came; the longest wait without any response that ended; and
-#: since when something waits at the end. After T0, 0: none.
+#: Since T0, 0: none. When the last response came; the longest silence that ended: the
+#: last response before it, the first request that waited, how long that is certain, the
+#: next response; and since when something waits at the interval's end.
 STREAM_TIMES = (
     "last_done_ns",
+    "silence_after_ns",
     "silence_since_ns",
+    "silence_through_ns",
     "silence_until_ns",
     "waiting_since_ns",
 )

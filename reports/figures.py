@@ -356,9 +356,14 @@ def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
         sample=stream.count or 0,
         needs=needs,
     )
-    values = (_us(outage.longest_s), _us(outage.total_s), outage.share)
-    for statistic, value in zip(OUTAGE_STATISTICS, values, strict=True):
-        yield Figure(stream.name, "*", "outage", statistic, value)
+    ranges = (
+        tuple(length_s * 1e6 for length_s in outage.longest_s),
+        tuple(length_s * 1e6 for length_s in outage.total_s),
+        outage.share,
+    )
+    for statistic, (least, most) in zip(OUTAGE_STATISTICS, ranges, strict=True):
+        interval = Estimate(least, least, most) if most else None
+        yield Figure(stream.name, "*", "outage", statistic, least, interval)
     yield Figure(stream.name, "*", "unsent", None, stream.unsent)
     yield Figure(stream.name, "*", "loop_share", None, stream.loop_share)
 

@@ -53,6 +53,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
             stream.name: {
                 **stream.connections,
                 "failure_causes": dict(stream.failure_causes),
+                "loss_causes": dict(stream.loss_causes),
                 "measured_s": _rounded(stream.window.measure_s, 6),
             }
             for stream in summary.streams

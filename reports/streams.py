@@ -37,11 +37,14 @@ class Window:
 class Outage:
     """When a stream could not work, in the measure phase."""
 
-    longest_s: float = 0.0
-    total_s: float = 0.0
+    #: What is certain, and what is possible.
+    longest_s: tuple[float, float] = (0.0, 0.0)
+    total_s: tuple[float, float] = (0.0, 0.0)
     #: As a share of the time that the stream was at work.
-    share: float = 0.0
-    #: What it was, for people; empty without one.
+    share: tuple[float, float] = (0.0, 0.0)
+    #: How long the generator stood still in one that is possible.
+    stalled_s: float = 0.0
+    #: The longest that is certain, for people; empty without one.
     text: str = ""
 
 
@@ -136,6 +139,8 @@ class StreamSummary:
     connections: Mapping[str, int]
     #: Cause (base/causes.py) -> attempts to connect that failed.
     failure_causes: Mapping[str, int]
+    #: The same of connections that were lost.
+    loss_causes: Mapping[str, int]
     outage: Outage
     #: Share of the arrivals that waited for a connection when the measure phase ended;
     #: None of a closed stream.

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ldapslam.base.causes import FAILURE_CAUSES
+from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES
 from ldapslam.jobs.fields.thresholds import COUNTS, SHARES, parse_threshold, share_of
 from ldapslam.jobs.run_plan import PlannedOperation
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
@@ -30,6 +30,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
+from ldapslam.reports.rules.outages import outage_of
 from ldapslam.reports.rules.server_figures import server_figures
 from ldapslam.reports.rules.trends import trends_of
 from ldapslam.reports.streams import (
@@ -161,12 +162,9 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         engine=planned.engine,
         window=window,
         connections=connections,
-        failure_causes={
-            cause: number
-            for cause in FAILURE_CAUSES
-            if (number := totals.counters[cause])
-        },
-        outage=evidence.outage_of(name),
+        failure_causes=_known(totals.counters, FAILURE_CAUSES),
+        loss_causes=_known(totals.counters, LOSS_CAUSES),
+        outage=outage_of(evidence, name),
         unsent=evidence.unsent_of(name),
         loop_share=(evidence.loop_share(name) if planned.model == "closed" else None),
         set_up={
@@ -353,6 +351,11 @@ def _agent(name: str, evidence: Evidence, measure_s: float | None) -> AgentSumma
         values["clock_samples"] = len(clock.deviations)
     times = distribution(responses)
     return AgentSummary(name, times, values, totals, facts, clock)
+
+
+def _known(counters: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    """Those of the counters that are not zero."""
+    return {name: counters[name] for name in names if counters[name]}
 
 
 def _rate(amount: float, of: float | None) -> float | None:

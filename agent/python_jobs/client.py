@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 #: From an attempt to connect that failed to the next; drawn up to half as much again,
 #: so that clients do not come all at once.
 _PROBE_S = 0.05
+_MOST_DOUBLINGS = 5
 #: Time without connection is counted in steps, for its interval.
 _TALLY_NS = 100_000_000
 #: Time in which the copy of a fork in set_up would return too.
@@ -289,15 +290,24 @@ class ClientProcess:
                 client._is_lost = False
                 return 0
         self._disconnect()
+        failures = 0
         while client._connection is None:
-            wait_s = 0.0
+            wait_s = own_s = 0.0
             try:
                 self._connect()
             except LdapSlamError as error:
                 counter = "unable_ns" if self._count_failure(error) else "down_ns"
                 wait_s = _PROBE_S * client.random.uniform(1.0, 1.5)
+                if policy.reconnect_wait_ns and counter == "down_ns":
+                    longer = 1 << min(failures, _MOST_DOUBLINGS)
+                    own_s = policy.reconnect_wait_ns / 1e9 * longer
+                    wait_s, own_s = 0.0, own_s * client.random.uniform(0.5, 1.5)
+                    failures += 1
             if counter:
                 begun_ns = self._tally(counter, begun_ns, wait_s)
+            if own_s:  # the client's own, and no time without a connection
+                begun_ns += round(own_s * 1e9)
+                self._wait_until(begun_ns)
         return self._connected_ns
 
     def _count_failure(self, error: LdapSlamError) -> bool:

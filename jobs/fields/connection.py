@@ -219,6 +219,10 @@ class Connection(Section):
     )
     """replace a connection after that many requests, or when it is that old; not in
     the middle of a sequence"""
+    reconnect_wait_ns: PositiveDuration | None = Field(default=None, examples=["1s"])
+    """a client waits about so long after a failed attempt to connect, and twice as long
+    after each further one, up to 32 times. Without it, one connection tries every 50 ms
+    for all"""
     per_operation: Flag = False
     """a new connection for each request: connect, bind, request, unbind"""
     spacing: RateField | None = Field(default=None, examples=["100/s"])

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
-from ldapslam.base.causes import FAILURE_CAUSES
+from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
 from ldapslam.jobs.fields.thresholds import parse_threshold
@@ -425,7 +425,7 @@ class _Collector:
         for name in dict.fromkeys(rows["stream"]):
             totals, is_theirs = self._streams[name], names == name
             theirs = np.flatnonzero(is_theirs)
-            for counter in (*CONNECTION_COUNTERS, *FAILURE_CAUSES):
+            for counter in (*CONNECTION_COUNTERS, *FAILURE_CAUSES, *LOSS_CAUSES):
                 if number := sum(rows[counter][theirs].tolist()):
                     totals.counters[counter] += number
             places, downs_ns = rows["report"][theirs], rows["down_ns"][theirs]
@@ -457,7 +457,7 @@ class _Collector:
         found = np.zeros((len(STREAM_TIMES), len(reports.indexes)), np.int64)
         for times, name in zip(found, STREAM_TIMES, strict=True):
             values = rows[name][chosen].astype(np.int64)
-            if name in ("silence_until_ns", "waiting_since_ns"):
+            if name in ("silence_through_ns", "silence_until_ns", "waiting_since_ns"):
                 times[:] = _FOR_EVER_NS
                 np.minimum.at(times, slots[values > 0], values[values > 0])
                 times[times == _FOR_EVER_NS] = 0

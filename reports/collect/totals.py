@@ -80,19 +80,18 @@ class Responses(NamedTuple):
     """Of one stream in an interval, over all agents; ns after T0, 0: none."""
 
     last_ns: int
-    #: The longest wait without any response, of those that ended: of all who waited.
+    #: The longest silence that ended, of all who waited: the last response before it,
+    #: the first request that waited, how long that is certain, and the next response.
+    silence_after_ns: int
     silence_since_ns: int
+    silence_through_ns: int
     silence_until_ns: int
     #: At its end: what waits for the directory does so since then, without a response.
     waiting_since_ns: int
 
     def with_others(self, others: Responses) -> Responses:
-        return Responses(
-            max(self.last_ns, others.last_ns),
-            max(self.silence_since_ns, others.silence_since_ns),
-            _earliest(self.silence_until_ns, others.silence_until_ns),
-            _earliest(self.waiting_since_ns, others.waiting_since_ns),
-        )
+        latest = map(max, self[:3], others[:3])
+        return Responses(*latest, *map(_earliest, self[3:], others[3:]))
 
 
 def _earliest(*times_ns: int) -> int:

@@ -42,6 +42,7 @@ from ldapslam.reports.rules.operation_range import (
     Outcome,
     sooner,
 )
+from ldapslam.reports.rules.outages import outage_of
 from ldapslam.reports.uncertainty import share_interval
 from ldapslam.results.histogram import Histogram
 
@@ -475,22 +476,26 @@ def _judge_outage(
     threshold: Threshold, known: Judged, evidence: Evidence, stream: str
 ) -> Judged:
     """Uncertain where the directory may have been away while nobody looked."""
-    worst = evidence.outage_of(stream, at_worst=True)
+    outage = outage_of(evidence, stream)
     longest_s, total_s = evidence.unseen_s(stream)
     window_s = evidence.window_of(stream).measure_s or math.inf
     most = {
-        "longest": (worst.longest_s + longest_s) * 1e6,
-        "total": (worst.total_s + total_s) * 1e6,
-        "share": worst.share + total_s / window_s,
+        "longest": (outage.longest_s[1] + longest_s) * 1e6,
+        "total": (outage.total_s[1] + total_s) * 1e6,
+        "share": outage.share[1] + total_s / window_s,
     }[threshold.statistic or "total"]
-    if known.outcome is Outcome.MET and not threshold.holds(most):
-        return known._replace(
-            outcome=Outcome.UNCERTAIN,
-            range=f"up to {threshold.format(most)}",
-            detail="the generator stood still meanwhile, or intervals are missing",
-            remedy=sooner(evidence),
-        )
-    return known._replace(detail=evidence.outage_of(stream).text)
+    if known.outcome is not Outcome.MET or threshold.holds(most):
+        return known._replace(detail=outage.text)
+    detail, remedy = "no request was sent meanwhile", "send requests more often"
+    if outage.stalled_s or longest_s:
+        detail = "the generator stood still meanwhile, or intervals are missing"
+        remedy = sooner(evidence)
+    return known._replace(
+        outcome=Outcome.UNCERTAIN,
+        range=f"up to {threshold.format(most)}",
+        detail=detail,
+        remedy=remedy,
+    )
 
 
 def _judge_unsent(

@@ -8,12 +8,10 @@ at work, else it would look slower the sooner it was through.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
 
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream
@@ -41,7 +39,7 @@ from ldapslam.reports.rules.reconciliation import (
     reconcile,
     sent_requests,
 )
-from ldapslam.reports.streams import Outage, Window
+from ldapslam.reports.streams import Window
 from ldapslam.results.facts import AgentFacts, ReplicationFacts
 from ldapslam.results.records import EventRecord, RunRecord
 
@@ -76,7 +74,7 @@ def window_of(
     return Window((end_ns - start_ns) / NS_PER_S, elapsed_s)
 
 
-def _chains(indexes: Iterable[int]) -> Iterator[tuple[int, int]]:
+def chains(indexes: Iterable[int]) -> Iterator[tuple[int, int]]:
     """First and last of numbers that follow each other."""
     numbered = enumerate(sorted(indexes))
     for _, group in groupby(numbered, key=lambda one: one[1] - one[0]):
@@ -98,30 +96,15 @@ def measured_s(
     return (end_ns - start_ns) / NS_PER_S if end_ns > start_ns else None
 
 
-#: Share of an interval without connections from which on it belongs to an outage.
-_OUT = 0.3
-_SHORTEST_OUTAGE_S = 0.999
-#: What is shorter is no outage in any interval.
-_LEAST_SILENCE_S = 0.01
 #: Arrivals that wait at an instant, by chance: more than 44 do in 1 % of those at which
 #: all slots of an M/M/n queue at 90 % load are busy, whatever n is (0.9 ** 44).
 _BY_CHANCE = 50
-#: A silence is longer than this many usual response times, both of the most frequent
-#: operation and of the slowest.
-_SILENCE_TIMES = 10
+#: No response takes longer than so many usual ones, both of the most frequent operation
+#: and of the slowest.
+_USUAL_TIMES = 10
+_SLOW_TIMES = 3
 #: Of fewer responses than these, no time is usual.
 _FEW = 10
-_SLOW_TIMES = 3
-
-
-class Silence(NamedTuple):
-    """Something waited for the directory, and no response came; ns after T0."""
-
-    #: Numbers of the first and the last interval that it touches.
-    first: int
-    last: int
-    since_ns: int
-    until_ns: int
 
 
 @dataclass(frozen=True)
@@ -230,90 +213,6 @@ class Evidence:
             return replace(window, elapsed_s=None)
         return window
 
-    def outage_of(self, stream: str, *, at_worst: bool = False) -> Outage:
-        """Its connections were down, or what waited had no response. What all of its
-        agents stood still of that is their own; `at_worst`, the directory may have been
-        away then all the same."""
-        window_s = self.window_of(stream).measure_s
-        connections = self.run.plan.stream(stream).connections
-        if not window_s or not connections:
-            return Outage()
-        down_s = {}
-        for index, down_ns in self.totals_of(stream).down_ns.items():
-            down_s[index] = min(down_ns / NS_PER_S / connections, self._length_s(index))
-        longest = (0.0, 0.0)
-        is_out = {at for at in down_s if down_s[at] >= _OUT * self._length_s(at)}
-        for first, last in _chains(is_out):
-            # it may have begun and ended within the neighbours
-            length_s = sum(down_s.get(at, 0.0) for at in range(first - 1, last + 2))
-            longest = max(longest, (length_s, self.plan.span_ns(first)[0] / NS_PER_S))
-        silent_s: defaultdict[int, float] = defaultdict(float)
-        for silence in self._silences(stream):
-            length_s = (silence.until_ns - silence.since_ns) / NS_PER_S
-            own_s = 0.0 if at_worst else self._stalled_s(stream, *silence[:2])
-            if length_s - own_s <= self._least_outage_s(stream, silence):
-                continue
-            share = 1 - own_s / length_s
-            longest = max(longest, (share * length_s, silence.since_ns / NS_PER_S))
-            for index in range(silence.first, silence.last + 1):
-                start_ns, end_ns = self.plan.span_ns(index)
-                within_ns = min(end_ns, silence.until_ns) - max(
-                    start_ns, silence.since_ns
-                )
-                silent_s[index] += share * max(within_ns, 0) / NS_PER_S
-        total_s = sum(
-            max(down_s.get(at, 0.0), silent_s[at]) for at in {*down_s, *silent_s}
-        )
-        longest_s, at_s = longest
-        text = ""
-        if longest_s:
-            text = f"unavailable for {longest_s:.3g} s from about {at_s:+.3g} s"
-        return Outage(longest_s, total_s, min(1.0, total_s / window_s), text)
-
-    def _length_s(self, index: int) -> float:
-        start_ns, end_ns = self.plan.span_ns(index)
-        return (end_ns - start_ns) / NS_PER_S
-
-    def _least_outage_s(self, stream: str, silence: Silence) -> float:
-        """An interval, or a second: what is shorter is told by the response times."""
-        shortest_s = min(self._length_s(silence.last), _SHORTEST_OUTAGE_S)
-        return max(self._least_silence_s(stream), shortest_s)
-
-    def _silences(self, stream: str) -> Iterator[Silence]:
-        """Yield what may be outages: silences of the measure phase that every agent of
-        the stream reported."""
-        responses = self.totals_of(stream).responses
-        start_ns = self.collected.measure_start_ns
-        end_ns = self.collected.measure_end_ns
-        if not responses or start_ns is None or end_ns is None:
-            return
-        last = max(responses)
-        found = [
-            (index, one.silence_since_ns, one.silence_until_ns)
-            for index, one in responses.items()
-        ]
-        if since_ns := responses[last].waiting_since_ns:
-            since_ns = max(since_ns, *(one.last_ns for one in responses.values()))
-            found.append((last, since_ns, self.plan.span_ns(last)[1]))
-        for index, since_ns, until_ns in found:
-            since_ns, until_ns = max(since_ns, start_ns), min(until_ns, end_ns)
-            if (until_ns - since_ns) / NS_PER_S < _LEAST_SILENCE_S:
-                continue
-            first = index
-            while first > 0 and self.plan.span_ns(first)[0] > since_ns:
-                first -= 1
-            if self._was_seen(stream, first, index):
-                yield Silence(first, index, since_ns, until_ns)
-
-    def _was_seen(self, stream: str, first: int, last: int) -> bool:
-        """Whether each of its agents reported these intervals, while it was there."""
-        return all(
-            index in agent.seen
-            for agent in self.collected.agents.values()
-            if stream in agent.streams and agent.seen
-            for index in range(first, min(last, max(agent.seen)) + 1)
-        )
-
     def unsent_of(self, stream: str) -> float | None:
         """The arrivals that waited for a connection when the stream's load ended within
         the measure phase, or that phase, as a share of all that it had; None of streams
@@ -331,24 +230,20 @@ class Evidence:
             return None
         due = self.arrivals_due(stream) or begun
         behind_s = waiting[1] / max(begun - waiting[1], 1) * window_s
-        if waiting[1] <= _BY_CHANCE and behind_s <= self._least_silence_s(stream):
+        if waiting[1] <= _BY_CHANCE and behind_s <= self.long_response_s(stream):
             return 0.0
         return min(1.0, waiting[1] / min(begun, due))
 
-    def _stalled_s(self, stream: str, first: int, last: int) -> float:
+    def stalled_s(self, stream: str, intervals: range) -> float:
         """Return how long each of its agents stood still in these intervals or their
         neighbours, as an agent may report it later."""
-        return (
-            min(
-                (
-                    max(agent.stalled[one] for one in range(first - 1, last + 2))
-                    for agent in self.collected.agents.values()
-                    if stream in agent.streams
-                ),
-                default=0,
-            )
-            / NS_PER_S
+        near = range(intervals[0] - 1, intervals[-1] + 2)
+        stalled_ns = (
+            max(agent.stalled[one] for one in near)
+            for agent in self.collected.agents.values()
+            if stream in agent.streams
         )
+        return min(stalled_ns, default=0) / NS_PER_S
 
     def has_stalled_at_end(self, stream: str) -> bool:
         """Did an agent stand still when the measure phase ended?"""
@@ -360,21 +255,23 @@ class Evidence:
             for one in (waiting[0] - 1, waiting[0])
         )
 
-    def _least_silence_s(self, stream: str) -> float:
-        """A silence is longer than ten usual response times of the operation that there
-        is most of, and three of the slowest one."""
-        usual_s = {
-            operation: self._usual_response_s(name, operation)
-            for name, operation in self.collected.operations
-            if name == stream
-        }
-        if not usual_s:
-            return 0.0
+    def usual_responses_s(self, stream: str) -> tuple[float, float]:
+        """How long a response usually takes: of the operation that there is most of,
+        and of the slowest one."""
         operations = self.collected.operations
-        most = max(
-            usual_s, key=lambda name: operations[stream, name].measured["completed"]
-        )
-        return max(_SILENCE_TIMES * usual_s[most], _SLOW_TIMES * max(usual_s.values()))
+        times_s = [
+            (operations[key].measured["completed"], self._usual_response_s(*key))
+            for key in operations
+            if key[0] == stream
+        ]
+        if not times_s:
+            return 0.0, 0.0
+        return max(times_s)[1], max(time_s for _, time_s in times_s)
+
+    def long_response_s(self, stream: str) -> float:
+        """What takes longer is not as usual."""
+        usual_s, slowest_s = self.usual_responses_s(stream)
+        return max(_USUAL_TIMES * usual_s, _SLOW_TIMES * slowest_s)
 
     def _usual_response_s(self, stream: str, operation: str) -> float:
         """The lowest median of the charts' points, so that what waited for a silence to
@@ -429,7 +326,7 @@ class Evidence:
         }
         lengths_s = [
             (self.plan.span_ns(end)[1] - self.plan.span_ns(first)[0]) / NS_PER_S
-            for first, end in _chains(unseen)
+            for first, end in chains(unseen)
         ]
         return max(lengths_s, default=0.0), sum(lengths_s)
 

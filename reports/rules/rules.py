@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from ldapslam.base.causes import OWN_CAUSES, TARGET_CAUSES
+from ldapslam.base.causes import FAILURE_CAUSES, OWN_CAUSES, causes_text
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.types.built_in import IMPORT_OPERATION
 from ldapslam.proto.fields import OUTCOMES
@@ -34,6 +34,7 @@ from ldapslam.reports.collect.totals import (
     counter_title,
 )
 from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.reports.rules.outages import outage_of
 from ldapslam.reports.rules.reconciliation import restarted, unread
 from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.facts import AgentFacts
@@ -217,7 +218,7 @@ def _data_present(evidence: Evidence) -> Finding:
         for key, totals in operations.items()
         if key not in with_data
         and not _needs_no_data(evidence, key[0], totals)
-        and not evidence.outage_of(key[0]).share >= _UNAVAILABLE
+        and not outage_of(evidence, key[0]).share[1] >= _UNAVAILABLE
     ]
     observed = f"none: {_listed(empty)}" if empty else f"all {len(with_data)}"
     is_too_late = all(evidence.was_through_before(key[0]) for key in operations)
@@ -268,7 +269,8 @@ def _connections_made(evidence: Evidence) -> Finding:
         share = stream.unable_ns / NS_PER_S / time_s if time_s else 0.0
         if share > _UNABLE:
             own = {cause: stream.counters[cause] for cause in OWN_CAUSES}
-            wrong.append(f"{_percent(share)} of {name}: {failure_causes(own)}")
+            causes = causes_text(own, FAILURE_CAUSES)
+            wrong.append(f"{_percent(share)} of {name}: {causes}")
             remedies += [OWN_CAUSES[cause].remedy for cause in own if own[cause]]
     limit = f"≤ {_percent(_UNABLE)} of the time of connections is lost by its fault"
     return Finding(
@@ -277,13 +279,6 @@ def _connections_made(evidence: Evidence) -> Finding:
         not wrong,
         remedy="; ".join(dict.fromkeys(remedies)),
     )
-
-
-def failure_causes(counters: Mapping[str, int]) -> str:
-    """The causes of failed attempts to connect, with their numbers."""
-    words = {**TARGET_CAUSES, **{name: own.words for name, own in OWN_CAUSES.items()}}
-    found = {text: counters.get(name, 0) for name, text in words.items()}
-    return ", ".join(f"{number:,} {text}" for text, number in found.items() if number)
 
 
 @_rule(

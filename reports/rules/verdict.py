@@ -12,12 +12,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES, causes_text
 from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.busy_hosts import busy_hosts
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import Outcome
-from ldapslam.reports.rules.rules import RULES, Cause, Rule, failure_causes
+from ldapslam.reports.rules.rules import RULES, Cause, Rule
 from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.facts import AgentFacts, CleanUp
 from ldapslam.results.histogram import Histogram
@@ -56,6 +57,7 @@ _CONNECTION_NOTES = {
     "notices": "unsolicited notifications (RFC 4511, 4.4)",
     "stamps_missing": "responses without a kernel timestamp",
 }
+_CAUSES = {"connect_failures": FAILURE_CAUSES, "disconnects": LOSS_CAUSES}
 
 _OPERATION_NOTES = {
     "expected": "ended with a result code other than success that the job expects; "
@@ -356,8 +358,11 @@ def _notes_of_connections(evidence: Evidence) -> Iterator[str]:
     for name, stream in evidence.collected.streams.items():
         for counter, words in _CONNECTION_NOTES.items():
             if number := stream.counters.get(counter, 0):
-                if counter == "connect_failures":
-                    words += f" ({failure_causes(stream.counters)})"
+                requests = stream.counters["lost_requests"]
+                if counter == "disconnects" and requests:
+                    words += f", after {requests / number:,.3g} requests on average"
+                causes = causes_text(stream.counters, _CAUSES.get(counter, {}))
+                words += f" ({causes})" * bool(causes)
                 yield f"stream {name}: {number:,} {words}"
 
 

@@ -308,7 +308,7 @@ def _counter(stream: StreamSummary, key: str) -> Cell:
     if key == "stamps_missing" and stream.engine == "python":
         return Cell("all", MUTED, "driven by Python")
     if key == "outage":
-        return Cell(percent(stream.outage.share, 3))
+        return Cell(percent(stream.outage.share[0], 3))
     if key not in stream.connections:
         return Cell(NOTHING, MUTED)
     return Cell(count(stream.connections[key]))

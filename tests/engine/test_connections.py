@@ -313,6 +313,23 @@ def test_one_connection_tries_a_server_that_is_away() -> None:
     assert 20 * 1300 * MS < down_ns <= 20 * 1450 * MS
 
 
+def test_clients_that_back_off_try_less_and_less() -> None:
+    first = FakeLdap(answer)
+    load = stream(first.uri, connections=20, reconnect_wait_ns=100 * MS)
+    with first:
+        engine = new_engine([load], duration_ns=2500 * MS)
+        t0_ns = start(engine)
+        sleep_until(t0_ns + 100 * MS)
+    sleep_until(t0_ns + 900 * MS)
+    with FakeLdap(answer, port=first.port):
+        outcome = collect(engine)
+    # at once, and after 50 to 150 ms, 100 to 300 ms, 200 to 600 ms
+    assert 20 * 2 <= outcome.stream_count("connect_failures") <= 20 * 5
+    assert outcome.stream_count("connects") == 40
+    # its own wait is no time without a connection
+    assert outcome.stream_count("down_ns") < 20 * 100 * MS
+
+
 def test_one_connection_tries_a_proxy_whose_directory_is_away() -> None:
     """It takes each connection, and ends it at the first request."""
     with FakeLdap(answer) as server:

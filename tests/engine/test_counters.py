@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import pytest
 
@@ -271,36 +270,3 @@ def test_unix_socket_has_no_kernel_stamps_and_the_facts_say_so(
     assert outcome.facts["kernel_stamps"] is False
     assert outcome.stream_count("stamps_missing") == completed
     assert outcome.histogram(RECEIVE_LAG).max_ns == 0  # received = done
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("is_open", [True, False])
-def test_a_silence_is_as_long_as_the_server_says(workers: int, is_open: bool) -> None:
-    """To the gap between two requests, 1 ms, where the machine is idle."""
-    slack_ns = 40 * MS
-    stall_ns = [1 << 62, 1 << 62]
-
-    def behaviour(peer: Peer, request: Request) -> bool:
-        if stall_ns[0] <= time.monotonic_ns() < stall_ns[1]:
-            sleep_until(stall_ns[1])
-        return peer.send(result(request))
-
-    def during(_: object, t0_ns: int) -> None:
-        stall_ns[:] = t0_ns + 250 * MS, t0_ns + 650 * MS
-
-    with FakeLdap(behaviour) as server:
-        load = (
-            open_stream(server.uri, 1000, connections=6)
-            if is_open
-            else stream(server.uri, connections=6, think_time_ns=MS)
-        )
-        outcome = run(load, during=during, duration_ns=S, workers=workers)
-    rows = [row for one in outcome.snapshots for row in one["streams"]]
-    assert [row["last_done_ns"] for row in rows[3:6]] == [0, 0, 0]
-    (since_ns,) = {row["waiting_since_ns"] for row in rows[2:6]}
-    # that of the worker which waited last
-    assert since_ns <= rows[6]["silence_since_ns"] < since_ns + slack_ns
-    assert 250 * MS - slack_ns < rows[2]["last_done_ns"] <= since_ns
-    assert since_ns < 250 * MS + slack_ns
-    assert 650 * MS <= rows[6]["silence_until_ns"] < 650 * MS + slack_ns
-    assert rows[4]["silence_until_ns"] == 0

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,7 @@ from support.fake_ldap import (
     entry,
     ldap_result,
     message,
+    never,
     notice_of_disconnection,
     page,
     reference,
@@ -57,15 +59,17 @@ RESULT_CODES = [
 ]
 
 
-def outcome_after_ten(behaviour: Behaviour, *, is_open: bool = False) -> Result:
+def outcome_after_ten(
+    behaviour: Behaviour, *, is_open: bool = False, **changes: Any
+) -> Result:
     """A short run against a server that answers ten requests on each
     connection and then does its worst."""
     before = time.monotonic()
     with FakeLdap(AfterSome(10, then=behaviour)) as server:
         load = (
-            open_stream(server.uri, 1000)
+            open_stream(server.uri, 1000, **changes)
             if is_open
-            else stream(server.uri, think_time_ns=MS)
+            else stream(server.uri, think_time_ns=MS, **changes)
         )
         outcome = run(
             load,
@@ -149,6 +153,27 @@ def test_connection_that_ends_in_mid_response_leaves_its_requests_unresolved(
     assert outcome.stream_count("protocol_errors") == 0
     assert outcome.count("unresolved") >= lost
     assert 4 < outcome.stream_count("connects") <= 4 + lost
+
+
+LOSSES: dict[str, Behaviour] = {
+    "lost_idle": send_and_close(result),
+    "lost_closed": lambda peer, request: False,
+    "lost_reset": reset,
+    "lost_silent": never,
+    "lost_notice": send_and_close(lambda request: notice_of_disconnection()),
+    "lost_invalid": send_and_stay(lambda request: b"\x30\x00"),
+}
+
+
+@pytest.mark.parametrize(("cause", "behaviour"), LOSSES.items(), ids=LOSSES.keys())
+def test_losses_have_a_cause_and_say_after_how_many_requests(
+    cause: str, behaviour: Behaviour
+) -> None:
+    outcome = outcome_after_ten(behaviour, request_timeout_ns=50 * MS)
+    lost = outcome.stream_count("disconnects")
+    assert lost >= 4
+    assert outcome.stream_count(cause) == lost
+    assert outcome.stream_count("lost_requests") == 11 * lost
 
 
 def test_answers_in_front_of_the_garbage_still_count() -> None:

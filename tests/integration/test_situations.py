@@ -7,6 +7,8 @@ the verdict, its exit code, and the cause that the reasons name.
 
 from __future__ import annotations
 
+import itertools
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,7 +21,14 @@ import pytest
 from ldapslam.agent._engine import Responder
 from ldapslam.base.errors import ExitCode, LdapSlamError
 from ldapslam.cli.outcome import show_outcome
-from support.fake_ldap import FakeLdap, answer_with
+from support.fake_ldap import (
+    FakeLdap,
+    Peer,
+    Request,
+    answer,
+    answer_with,
+    notice_of_disconnection,
+)
 from support.invocation import with_json
 from support.lab import Lab
 from support.scene import Scene
@@ -70,6 +79,35 @@ ADD_AGAIN = {
 FAST = "load.*.response_time.p99 < 100ms"
 LENIENT = "load.*.response_time.p99 < 1s"
 
+_EACH = itertools.count(1)
+
+
+def close_when_idle(peer: Peer) -> bool:
+    """As a balancer does, after 100 ms."""
+    assert isinstance(peer.stream, socket.socket)
+    peer.stream.settimeout(0.1)
+    return True
+
+
+def close_after_50(peer: Peer, request: Request) -> bool:
+    return answer(peer, request) and peer.requests < 50
+
+
+def leave_at_times(peer: Peer, request: Request) -> bool:
+    """With a notice of disconnection, at 0.3 % of the requests."""
+    if next(_EACH) % 333:
+        return answer(peer, request)
+    peer.send(notice_of_disconnection(52))
+    return False
+
+
+DIRECTORIES: Mapping[str, Callable[[], FakeLdap]] = {
+    "busy": lambda: FakeLdap(answer_with(51)),
+    "idle": lambda: FakeLdap(answer, on_connect=close_when_idle),
+    "limited": lambda: FakeLdap(close_after_50),
+    "leaving": lambda: FakeLdap(leave_at_times),
+}
+
 #: Long enough for what holds from the first request on.
 SHORT = {"duration": "3s"}
 
@@ -90,8 +128,10 @@ class Situation:
     verdict: str
     #: In the reasons.
     says: str = ""
-    #: `canned`, `slapd`, `slapd/anonymous`, `389ds`, `nobody`, or a result code.
+    #: `canned`, `slapd`, `slapd/anonymous`, `389ds`, `nobody`, or one of DIRECTORIES.
     target: str = "canned"
+    #: In the notes.
+    notes: str = ""
     load: Mapping[str, Any] = field(default_factory=lambda: OPEN)
     operations: Sequence[Mapping[str, Any]] = (PEOPLE,)
     #: Of the responder: weight and ms.
@@ -276,6 +316,30 @@ HEALTHY = {
         "PASS", act=lambda s: s.restart_coordinator(), thresholds=(LENIENT,)
     ),
     "agent cut off for a while": Situation("PASS", act=lambda s: s.cut("a", 2.0)),
+    "seldom asked": Situation(
+        "PASS", load={"rate": "0.5/s", "connections": 2}, run={"duration": "12s"}
+    ),
+    "closes idle connections": Situation(
+        "PASS",
+        target="idle",
+        notes="closed by the server while idle",
+        load={"clients": 4, "think_time": "150ms"},
+        thresholds=("load.*.response_time.p90 < 1s",),
+    ),
+    "limits requests of a connection": Situation(
+        "PASS",
+        target="limited",
+        notes="after 50 requests on average",
+        load=CLOSED,
+        thresholds=(LENIENT,),
+    ),
+    "leaves at times": Situation(
+        "PASS",
+        target="leaving",
+        notes="after a notice of disconnection",
+        load=CLOSED,
+        thresholds=(LENIENT,),
+    ),
     "connections between agent and coordinator reset": Situation(
         "PASS", act=lambda s: s.relays["a"].reset()
     ),
@@ -387,6 +451,15 @@ TARGETS_FAULT = {
         "slapd",
         load=CLOSED,
         act=lambda s: s.restart_directory(0.5),
+    ),
+    "slapd restarts, and clients back off": Situation(
+        "FAIL",
+        "unavailable",
+        "slapd",
+        load={"clients": 8, "think_time": "5ms"},
+        stream={"connection": {"reconnect_wait": "200ms"}},
+        act=lambda s: s.restart_directory(4.0),
+        run={"duration": "8s"},
     ),
     "slapd restarts, and is watched": Situation(
         "FAIL",
@@ -566,8 +639,8 @@ def set_up(
         scene.responder = Responder(delays=delays)
         scene.responder.start()
         return job_of(situation, scene.responder.uri)
-    if product == "busy":
-        return job_of(situation, stack.enter_context(FakeLdap(answer_with(51))).uri)
+    if product in DIRECTORIES:
+        return job_of(situation, stack.enter_context(DIRECTORIES[product]()).uri)
     lab: Lab = request.getfixturevalue(
         {"slapd": "slapd_trio", "389ds": "ds389_trio"}[product]
     )
@@ -610,6 +683,7 @@ def test_a_situation_gets_its_verdict(
             summary = scene.judged()
         assert summary.verdict == situation.verdict, summary.reasons
         assert situation.says in "; ".join(summary.reasons)
+        assert situation.notes in "; ".join(summary.notes)
         with with_json():
             assert show_outcome(summary) == CODES[situation.verdict]
 

@@ -86,9 +86,10 @@ def by_record(
                 own = tuple(getattr(stream, name) for name in STREAM_TIMES)
                 of_stream = sums.responses[stream.stream]
                 both = zip(own, of_stream.get(record.index, own), strict=True)
+                choices = (max, max, max, min, min, min)
                 of_stream[record.index] = tuple(
                     which(filter(None, times), default=0)
-                    for which, times in zip((max, max, min, min), both, strict=True)
+                    for which, times in zip(choices, both, strict=True)
                 )
             if stream.last_done_ns:
                 known_ns = sums.last_done_ns.get(stream.stream, 0)

@@ -193,6 +193,7 @@ _CONNECTION = (
     "connect_timeout_ns",
     "reconnect_operations",
     "reconnect_ns",
+    "reconnect_wait_ns",
     "connect_spacing_ns",
 )
 

@@ -454,7 +454,9 @@ def _stream(
     last_ns = (index + 1) * NS_PER_S
     times_ns = {
         "last_done_ns": last_ns,
+        "silence_after_ns": last_ns - 1,
         "silence_since_ns": last_ns - 1,
+        "silence_through_ns": last_ns,
         "silence_until_ns": last_ns,
         "waiting_since_ns": last_ns,
     }

@@ -26,21 +26,36 @@ slam_stream_record_clear(struct slam_stream_record *stream)
         slam_histogram_reset(&stream->set_up[time]);
 }
 
+#define COUNT(name)                                                                    \
+    case SLAM_CAUSE_##name:                                                            \
+        stream->name++;                                                                \
+        break;
+
 void
 slam_stream_record_failure(struct slam_stream_record *stream, enum slam_cause cause)
 {
     stream->connect_failures++;
     switch (cause) {
-#define COUNT(name)                                                                    \
-    case SLAM_CAUSE_##name:                                                            \
-        stream->name++;                                                                \
-        break;
         SLAM_CAUSE_LIST(COUNT)
-#undef COUNT
     case SLAM_CAUSES:
         break;
     }
 }
+
+void
+slam_stream_record_loss(struct slam_stream_record *stream, enum slam_loss loss,
+                        uint64_t requests)
+{
+    stream->disconnects++;
+    stream->lost_requests += requests;
+    switch (loss) {
+        SLAM_LOSS_LIST(COUNT)
+    case SLAM_LOSSES:
+        break;
+    }
+}
+
+#undef COUNT
 
 static void
 record_clear(const struct slam_recorder *r, struct slam_interval_record *record)
@@ -226,15 +241,18 @@ earlier_known(uint64_t a_ns, uint64_t b_ns)
 
 /* What both waited for: nobody had a response. Who did not wait at all says nothing. */
 static void
-merge_silence(struct slam_stream_record *to, const struct slam_stream_record *from)
+merge_silence(struct slam_silence *to, const struct slam_silence *from)
 {
-    if (!from->silence_until_ns)
+    if (!from->until_ns)
         return;
-    if (!to->silence_until_ns || from->silence_since_ns > to->silence_since_ns)
-        to->silence_since_ns = from->silence_since_ns;
-    to->silence_until_ns = earlier_known(to->silence_until_ns, from->silence_until_ns);
-    if (to->silence_until_ns < to->silence_since_ns)
-        to->silence_until_ns = to->silence_since_ns;
+    if (!to->until_ns) {
+        *to = *from;
+        return;
+    }
+    to->after_ns = slam_later_ns(to->after_ns, from->after_ns);
+    to->since_ns = slam_later_ns(to->since_ns, from->since_ns);
+    to->through_ns = slam_earlier_ns(to->through_ns, from->through_ns);
+    to->until_ns = slam_earlier_ns(to->until_ns, from->until_ns);
 }
 
 void
@@ -242,9 +260,8 @@ slam_stream_record_merge(struct slam_stream_record *to,
                          const struct slam_stream_record *from)
 {
     SLAM_STREAM_COUNTERS(ADD)
-    if (from->last_done_ns > to->last_done_ns)
-        to->last_done_ns = from->last_done_ns;
-    merge_silence(to, from);
+    to->last_done_ns = slam_later_ns(to->last_done_ns, from->last_done_ns);
+    merge_silence(&to->silence, &from->silence);
     to->waiting_since_ns = earlier_known(to->waiting_since_ns, from->waiting_since_ns);
     for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
         slam_histogram_merge(&to->set_up[time], &from->set_up[time]);
@@ -253,8 +270,12 @@ slam_stream_record_merge(struct slam_stream_record *to,
 void
 slam_stream_record_since(struct slam_stream_record *stream, uint64_t t0_ns)
 {
+    struct slam_silence *silence = &stream->silence;
+
     stream->last_done_ns = slam_since_ns(stream->last_done_ns, t0_ns);
-    stream->silence_since_ns = slam_since_ns(stream->silence_since_ns, t0_ns);
-    stream->silence_until_ns = slam_since_ns(stream->silence_until_ns, t0_ns);
+    silence->after_ns = slam_since_ns(silence->after_ns, t0_ns);
+    silence->since_ns = slam_since_ns(silence->since_ns, t0_ns);
+    silence->through_ns = slam_since_ns(silence->through_ns, t0_ns);
+    silence->until_ns = slam_since_ns(silence->until_ns, t0_ns);
     stream->waiting_since_ns = slam_since_ns(stream->waiting_since_ns, t0_ns);
 }

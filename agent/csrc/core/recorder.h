@@ -38,8 +38,9 @@
     X(connects)                                                                        \
     X(connect_failures)                                                                \
     X(disconnects)                                                                     \
-    X(down_ns)   /* sum over the connections: lost, and not yet set up again */        \
-    X(unable_ns) /* the same, where a set-up failed by the generator's fault */        \
+    X(lost_requests) /* sent on lost connections */                                    \
+    X(down_ns)       /* sum over the connections: lost, and not yet set up again */    \
+    X(unable_ns)     /* the same, where a set-up failed by the generator's fault */    \
     X(protocol_errors)                                                                 \
     X(late_responses)                                                                  \
     X(unexpected_messages)                                                             \
@@ -52,7 +53,8 @@
     X(in_flight)       /* at the interval's end */                                     \
     X(backlog)         /* at the interval's end */                                     \
     X(connecting)      /* set-ups under way at the interval's end */                   \
-    SLAM_CAUSE_LIST(X) /* = connect_failures */
+    SLAM_CAUSE_LIST(X) /* = connect_failures */                                        \
+    SLAM_LOSS_LIST(X)  /* = disconnects */
 
 /* Times of a connection's set-up: X(CONSTANT, name). */
 #define SLAM_SET_UP_TIME_LIST(X)                                                       \
@@ -143,14 +145,20 @@ struct slam_histogram *slam_op_record_outcome(struct slam_op_record *op,
 
 bool slam_op_record_is_empty(const struct slam_op_record *op);
 
+/* A wait without any response; CLOCK_MONOTONIC. */
+struct slam_silence {
+    uint64_t after_ns;   /* the last response before it */
+    uint64_t since_ns;   /* the first request that waited */
+    uint64_t through_ns; /* so long it is certain */
+    uint64_t until_ns;   /* the next response; 0: there was no silence */
+};
+
 struct slam_stream_record {
     SLAM_STREAM_COUNTERS(SLAM_MEMBER)
     /* CLOCK_MONOTONIC; 0: none in this interval */
     uint64_t last_done_ns;
-    /* The longest wait without any response of those that ended in this interval. */
-    uint64_t silence_since_ns;
-    uint64_t silence_until_ns;
-    uint64_t waiting_since_ns; /* at its end; 0: nothing waits for the directory */
+    struct slam_silence silence; /* the longest that ended in this interval */
+    uint64_t waiting_since_ns;   /* at its end; 0: nothing waits for the directory */
     struct slam_histogram set_up[SLAM_SET_UP_TIMES];
 };
 
@@ -158,18 +166,22 @@ struct slam_stream_record {
 void slam_stream_record_failure(struct slam_stream_record *stream,
                                 enum slam_cause cause);
 
-void slam_stream_record_clear(struct slam_stream_record *stream);
-/* Keeps a wait that ended, unless a longer one is kept. */
-static inline void
-slam_stream_record_silence(struct slam_stream_record *stream, uint64_t since_ns,
-                           uint64_t until_ns)
-{
-    uint64_t kept_ns = stream->silence_until_ns - stream->silence_since_ns;
+/* Counts a connection that was lost after these requests. */
+void slam_stream_record_loss(struct slam_stream_record *stream, enum slam_loss loss,
+                             uint64_t requests);
 
-    if (!stream->silence_until_ns || slam_since_ns(until_ns, since_ns) > kept_ns) {
-        stream->silence_since_ns = since_ns;
-        stream->silence_until_ns = until_ns > since_ns ? until_ns : since_ns;
-    }
+void slam_stream_record_clear(struct slam_stream_record *stream);
+/* Keeps a silence that ended, unless a longer one is kept. */
+static inline void
+slam_stream_record_silence(struct slam_stream_record *stream,
+                           const struct slam_silence *silence)
+{
+    const struct slam_silence *kept = &stream->silence;
+
+    if (silence->until_ns >= silence->since_ns &&
+        (!kept->until_ns ||
+         silence->until_ns - silence->since_ns > kept->until_ns - kept->since_ns))
+        stream->silence = *silence;
 }
 
 /* Makes its times those since T0. */

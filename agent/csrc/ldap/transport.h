@@ -51,6 +51,7 @@ struct slam_connection_settings {
     uint64_t connect_timeout_ns;   /* for each of connect, TLS, bind */
     uint64_t reconnect_operations; /* requests of one connection; 0: no limit */
     uint64_t reconnect_ns;         /* longest life of a connection; 0: no limit */
+    uint64_t reconnect_wait_ns;    /* after a failed attempt; 0: one tries for all */
     uint64_t connect_spacing_ns;   /* connection n is set up n times that later */
     /* slam_connection_settings_prepare: NULL: libldap's default */
     void *tls_context;

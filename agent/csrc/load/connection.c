@@ -14,6 +14,7 @@
 
 /* Set-ups of connections that waited for a server: one in that time, on average. */
 #define FOLLOW_NS (SLAM_NS_PER_S / 5000)
+#define MOST_DOUBLINGS 5u /* of the wait of a client that backs off */
 
 /* It is lost, or its set-up has failed. */
 static bool
@@ -146,13 +147,30 @@ wait_as(struct slam_conn *conn, const struct slam_conn *probe)
                                                               : SLAM_CONN_FAILED);
 }
 
+/* The client backs off; that wait is its own, and no time without a connection. */
+static void
+back_off(struct slam_conn *conn, uint64_t wait_ns)
+{
+    struct slam_rng *rng = &conn->flow->reconnect_rng;
+
+    wait_ns <<= conn->failures < MOST_DOUBLINGS ? conn->failures : MOST_DOUBLINGS;
+    conn->failures++;
+    slam_conn_move(conn, SLAM_CONN_FOLLOW);
+    reconnect(conn, slam_clock_mono_ns() + wait_ns / 2 + slam_rng_below(rng, wait_ns));
+}
+
 /* The server is away: one connection tries it, the others wait for its success. */
 static void
 await_server(struct slam_conn *conn, uint64_t attempted_ns)
 {
+    uint64_t wait_ns = conn->flow->stream->settings.connection.reconnect_wait_ns;
     struct slam_server *server = server_of(conn);
     struct slam_conn *waiting;
 
+    if (wait_ns && conn->state == SLAM_CONN_DOWN) {
+        back_off(conn, wait_ns);
+        return;
+    }
     if (server->probe) {
         wait_as(conn, server->probe);
         STAILQ_INSERT_TAIL(&server->waiting, conn, in_waiting);
@@ -213,6 +231,9 @@ fail(struct slam_conn *conn, enum slam_cause cause, uint64_t now_ns)
     bool is_own = slam_cause_is_own(cause);
 
     slam_stream_record_failure(record, cause);
+    if (!is_own)
+        slam_flow_failed(conn->flow, now_ns - attempt_ns,
+                         conn->request.setup.connect_ns ? now_ns : now_ns - attempt_ns);
     if (!is_away(conn->state)) /* the attempt's time counts too */
         *(is_own ? &record->unable_ns : &record->down_ns) += attempt_ns;
     slam_conn_move(conn, is_own ? SLAM_CONN_FAILED_HERE : SLAM_CONN_FAILED);
@@ -248,7 +269,9 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     slam_conn_move(conn, SLAM_CONN_CONNECTED);
     slam_pdu_parser_init(&conn->parser, flow->worker->config.max_pdu_bytes);
     conn->has_abandoned = false;
+    conn->loss = SLAM_CAUSE_lost_otherwise;
     conn->requests = 0;
+    conn->failures = 0;
     conn->up_since_ns = now_ns;
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
@@ -273,10 +296,12 @@ slam_conn_follow(struct slam_flow *flow, uint64_t now_ns)
 }
 
 void
-slam_conn_break(struct slam_conn *conn)
+slam_conn_break(struct slam_conn *conn, enum slam_loss loss)
 {
     if (conn->state == SLAM_CONN_BROKEN)
         return;
+    if (conn->loss == SLAM_CAUSE_lost_otherwise)
+        conn->loss = loss;
     slam_conn_move(conn, SLAM_CONN_BREAK);
     slam_conn_make_ready(conn);
 }
@@ -300,11 +325,14 @@ lose(struct slam_conn *conn)
 {
     uint32_t in_flight = conn->flow->stream->settings.in_flight;
     bool is_mute = conn->requests <= in_flight - conn->free_count;
+    bool was_idle =
+        conn->loss == SLAM_CAUSE_lost_closed || conn->loss == SLAM_CAUSE_lost_reset;
     uint64_t now_ns = slam_clock_mono_ns();
 
     for (uint32_t i = 0; i < in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
 
+        was_idle &= slot->state != SLAM_SLOT_SENT;
         if (slot->state == SLAM_SLOT_SENT)
             count_no_response(slot, SLAM_UNRESOLVED, now_ns);
         else if (slot->state == SLAM_SLOT_BLOCKED)
@@ -316,10 +344,14 @@ lose(struct slam_conn *conn)
     take_down(conn);
     if (conn->client == SLAM_CLIENT_BUSY)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
-    slam_flow_stream_record(conn->flow)->disconnects++;
+    slam_stream_record_loss(slam_flow_stream_record(conn->flow),
+                            was_idle ? SLAM_CAUSE_lost_idle : conn->loss,
+                            conn->requests);
     slam_conn_move(conn, SLAM_CONN_LOSE);
     server_of(conn)->is_mute = is_mute;
     /* one that answered no request was no better than a failed attempt */
+    if (is_mute)
+        conn->flow->failed_ns = now_ns;
     if (server_of(conn)->probe || is_mute)
         await_server(conn, conn->up_since_ns);
     else
@@ -429,7 +461,7 @@ slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
         slot->state = SLAM_SLOT_TIMED_OUT;
         conn->timed_out++;
         if (is_of_no_use(conn, now_ns))
-            slam_conn_break(conn);
+            slam_conn_break(conn, SLAM_CAUSE_lost_silent);
         else
             slam_conn_make_ready(conn);
     }

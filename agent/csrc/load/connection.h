@@ -100,7 +100,7 @@ void slam_conn_make_ready(struct slam_conn *conn);
 struct slam_conn *slam_conn_next_ready(struct slam_worker *worker);
 
 /* A read or a write failed, or the connection is of no use any more. */
-void slam_conn_break(struct slam_conn *conn);
+void slam_conn_break(struct slam_conn *conn, enum slam_loss loss);
 
 /* Has epoll watch for room in the socket too, while a request waits for it. */
 void slam_conn_watch(struct slam_conn *conn);

@@ -96,11 +96,13 @@ struct slam_conn {
     bool is_ready;         /* in the ready list */
     bool is_queued;        /* open: in the model's list */
     bool has_abandoned;    /* responses to abandoned requests may still come */
+    uint8_t loss;          /* enum slam_loss: why it breaks, or will */
     uint8_t *tx;           /* one request that the socket did not take whole */
     size_t tx_len;         /* 0: the socket takes another request */
     size_t tx_pos;
     uint64_t tx_since_ns; /* tx_len > 0: when that request was sent */
     uint64_t requests;    /* sent since the connection is up */
+    uint32_t failures;    /* of attempts to connect, since the last success */
     uint64_t up_since_ns;
     uint64_t stamp_ns;    /* the kernel's, of the last response; CLOCK_REALTIME */
     bool stamp_is_shared; /* with the response before */
@@ -166,7 +168,9 @@ struct slam_flow {
     /* The later of the last response and of the first request that was sent after it
      * and has none; 0: nothing waits. What is lost or timed out still waits. */
     uint64_t waiting_since_ns;
-    uint64_t given_up_ns; /* when the last of them timed out; 0: some are in flight */
+    uint64_t given_up_ns;  /* when the last of them timed out; 0: some are in flight */
+    uint64_t responded_ns; /* the last response; 0: none yet */
+    uint64_t failed_ns;    /* a connection that failed since could not be had then */
 };
 
 /* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
@@ -297,15 +301,46 @@ slam_flow_stream_record(const struct slam_flow *flow)
     return &flow->worker->recorder.active->streams[flow->stream_index];
 }
 
-/* Ends the flow's wait, and begins another if requests are in flight. */
+/* Ends the flow's wait, and begins another if requests are in flight: that which was
+ * sent first waits since then, or since the last response. */
 static inline void
 slam_flow_end_wait(struct slam_flow *flow, uint64_t until_ns)
 {
+    const struct slam_silence silence = {
+        .after_ns = flow->responded_ns ? flow->responded_ns : flow->waiting_since_ns,
+        .since_ns = flow->waiting_since_ns,
+        /* the directory may have been back since the last attempt to connect */
+        .through_ns =
+            flow->failed_ns > flow->waiting_since_ns ? flow->failed_ns : until_ns,
+        .until_ns = until_ns,
+    };
+
     if (flow->waiting_since_ns)
-        slam_stream_record_silence(slam_flow_stream_record(flow),
-                                   flow->waiting_since_ns, until_ns);
-    flow->waiting_since_ns = flow->in_flight ? until_ns : 0;
+        slam_stream_record_silence(slam_flow_stream_record(flow), &silence);
+    flow->waiting_since_ns = 0;
+    if (flow->in_flight)
+        flow->waiting_since_ns =
+            slam_later_ns(slam_later_ns(until_ns, flow->responded_ns),
+                          TAILQ_FIRST(&flow->sent)->sent_ns);
     flow->given_up_ns = 0;
+}
+
+/* A response came then, to whatever request. */
+static inline void
+slam_flow_responded(struct slam_flow *flow, uint64_t received_ns)
+{
+    slam_flow_end_wait(flow, received_ns);
+    flow->responded_ns = slam_later_ns(flow->responded_ns, received_ns);
+}
+
+/* A connection was asked for and not had: since then something waits. While it was
+ * asked for, until the time of the failure, it may have come to be there. */
+static inline void
+slam_flow_failed(struct slam_flow *flow, uint64_t since_ns, uint64_t failed_ns)
+{
+    if (!flow->waiting_since_ns)
+        flow->waiting_since_ns = since_ns;
+    flow->failed_ns = failed_ns;
 }
 
 /* The request that was last in flight is to have no response. */

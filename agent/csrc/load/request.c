@@ -4,6 +4,7 @@
 #include "load/connection.h"
 #include "load/session.h"
 
+#include <errno.h>
 #include <string.h>
 
 static int32_t
@@ -44,7 +45,7 @@ transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len, uint64_t sent_n
         slam_conn_make_ready(conn);
     }
     if (written < 0) {
-        slam_conn_break(conn);
+        slam_conn_break(conn, slam_loss_of_errno(errno));
     } else if ((size_t)written < len) {
         conn->tx_len = len - (size_t)written;
         conn->tx_pos = 0;
@@ -65,7 +66,7 @@ prepare(struct slam_slot *slot, struct slam_draw *draw,
     if (prepared == SLAM_PREPARED_FAILED) {
         /* not again at once: a new connection comes after a wait */
         slot->state = SLAM_SLOT_BLOCKED;
-        slam_conn_break(slot->conn);
+        slam_conn_break(slot->conn, SLAM_CAUSE_lost_otherwise);
     }
     return prepared == SLAM_PREPARED;
 }
@@ -166,7 +167,7 @@ slam_request_send_again(struct slam_slot *slot, uint64_t received_ns)
     if (conn->tx_len > 0) {
         /* answered before the directory had all of the request */
         slam_flow_stream_record(conn->flow)->protocol_errors++;
-        slam_conn_break(conn);
+        slam_conn_break(conn, SLAM_CAUSE_lost_invalid);
         return;
     }
     slot->message_id = send_beside(slot, slot->op, &sent_ns);
@@ -203,7 +204,7 @@ slam_request_flush(struct slam_conn *conn)
                                  conn->tx_len - conn->tx_pos);
 
         if (n < 0)
-            slam_conn_break(conn);
+            slam_conn_break(conn, slam_loss_of_errno(errno));
         if (n <= 0)
             return;
         conn->tx_pos += (size_t)n;

@@ -6,6 +6,7 @@
 #include "load/request.h"
 #include "load/session.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* One stamp may be of several responses: counts each of them. */
@@ -92,7 +93,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     record_sequence(slot, outcome, received, h);
     slam_slot_answered(slot);
     slam_flow_stream_record(flow)->last_done_ns = done_ns;
-    slam_flow_end_wait(flow, done_ns);
+    slam_flow_responded(flow, received);
     slam_request_advance(slot, op, outcome, received, done_ns);
 }
 
@@ -103,6 +104,7 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
     struct slam_conn *conn = slot->conn;
 
     slam_flow_stream_record(conn->flow)->late_responses++;
+    slam_flow_responded(conn->flow, done_ns);
     conn->timed_out--;
     slam_conn_free_slot(slot, done_ns, done_ns);
 }
@@ -133,6 +135,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
     if (pdu->message_id == 0) {
         /* RFC 4511 4.4: the directory is about to close, or sends another notice */
         slam_flow_stream_record(flow)->notices++;
+        conn->loss = SLAM_CAUSE_lost_notice;
         return true;
     }
     slot =
@@ -245,6 +248,7 @@ bool
 slam_response_read(struct slam_conn *conn)
 {
     struct slam_worker *worker = conn->flow->worker;
+    enum slam_loss loss;
     ssize_t n;
 
     if (!slam_conn_is_open(conn))
@@ -258,9 +262,10 @@ slam_response_read(struct slam_conn *conn)
     if (n > 0 && messages(conn, worker->rx, (size_t)n,
                           read_clocks(worker, conn->request.transport)))
         return true;
+    loss = n > 0 ? SLAM_CAUSE_lost_invalid : slam_loss_of_errno(errno);
     if (n > 0)
         slam_flow_stream_record(conn->flow)->protocol_errors++;
-    slam_conn_break(conn);
+    slam_conn_break(conn, loss);
     return false;
 }
 

@@ -117,13 +117,10 @@ static const struct slam_py_row bind_rows[] = {
 #undef ROWS_OF
 #define ROWS_OF struct slam_connection_settings
 static const struct slam_py_row connection_rows[] = {
-    ROW(STRUCT, tls, .rows = tls_rows),
-    ROW(STRUCT, bind, .rows = bind_rows),
-    ROW(UNSIGNED, connect_timeout_ns),
-    ROW(UNSIGNED, reconnect_operations),
-    ROW(UNSIGNED, reconnect_ns),
-    ROW(UNSIGNED, connect_spacing_ns),
-    END};
+    ROW(STRUCT, tls, .rows = tls_rows), ROW(STRUCT, bind, .rows = bind_rows),
+    ROW(UNSIGNED, connect_timeout_ns),  ROW(UNSIGNED, reconnect_operations),
+    ROW(UNSIGNED, reconnect_ns),        ROW(UNSIGNED, reconnect_wait_ns),
+    ROW(UNSIGNED, connect_spacing_ns),  END};
 
 #undef ROWS_OF
 #define ROWS_OF struct slam_rate_segment

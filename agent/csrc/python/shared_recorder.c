@@ -72,7 +72,8 @@ struct shared {
     uint64_t backlog_head;
     uint64_t backlog_len;
     uint64_t waiting_since_ns; /* as in load/flow.h */
-    uint32_t asked;            /* of those under way, the directory itself */
+    uint64_t responded_ns;
+    uint32_t asked; /* of those under way, the directory itself */
     struct request *requests;
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
@@ -475,9 +476,18 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
     s->under_way--;
     s->asked -= r->asked;
     if (answered && r->asked) {
+        const struct slam_silence silence = {
+            .after_ns = s->responded_ns ? s->responded_ns : s->waiting_since_ns,
+            .since_ns = s->waiting_since_ns,
+            .through_ns = done_ns,
+            .until_ns = done_ns,
+        };
+
         if (s->waiting_since_ns)
-            slam_stream_record_silence(stream, s->waiting_since_ns, done_ns);
-        s->waiting_since_ns = s->asked ? stream->last_done_ns : 0;
+            slam_stream_record_silence(stream, &silence);
+        if (done_ns > s->responded_ns)
+            s->responded_ns = done_ns;
+        s->waiting_since_ns = s->asked ? s->responded_ns : 0;
     }
     r->generation++;
     r->next_free = s->free_head;

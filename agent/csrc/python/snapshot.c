@@ -136,8 +136,10 @@ slam_py_append_stream(PyObject *tables, const struct slam_stream_record *from,
 {
     const uint64_t row[] = {index,
                             from->last_done_ns,
-                            from->silence_since_ns,
-                            from->silence_until_ns,
+                            from->silence.after_ns,
+                            from->silence.since_ns,
+                            from->silence.through_ns,
+                            from->silence.until_ns,
                             from->waiting_since_ns,
                             SLAM_STREAM_COUNTERS(VALUE)};
     uint64_t lengths[SLAM_SET_UP_TIMES];

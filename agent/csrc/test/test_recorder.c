@@ -141,38 +141,49 @@ test_message_has_no_controls_and_is_cut_between_characters(void)
 #define INTERVALS 2000
 
 static void
+waits(struct slam_stream_record *stream, uint64_t since_ns, uint64_t until_ns)
+{
+    const struct slam_silence silence = {since_ns - 1, since_ns, until_ns - 2,
+                                         until_ns};
+
+    slam_stream_record_silence(stream, &silence);
+}
+
+static void
 test_a_silence_is_what_all_waited_for_that_waited(void)
 {
     static struct slam_stream_record all, own;
-    static const uint64_t waits[][2] = {{100, 900}, {0, 0}, {150, 850}};
+    static const uint64_t longest[][2] = {{100, 900}, {0, 0}, {150, 850}};
 
     slam_stream_record_clear(&all);
     for (size_t i = 0; i < 3; i++) {
         slam_stream_record_clear(&own);
-        if (waits[i][1]) {
+        if (longest[i][1]) {
             /* shorter ones before and after it */
-            slam_stream_record_silence(&own, 10, 20);
-            slam_stream_record_silence(&own, waits[i][0], waits[i][1]);
-            slam_stream_record_silence(&own, 950, 960);
-            own.waiting_since_ns = waits[i][0] + 900;
+            waits(&own, 10, 20);
+            waits(&own, longest[i][0], longest[i][1]);
+            waits(&own, 950, 960);
+            own.waiting_since_ns = longest[i][0] + 900;
         }
         slam_stream_record_merge(&all, &own);
     }
-    CHECK_EQ(all.silence_since_ns, 150);
-    CHECK_EQ(all.silence_until_ns, 850);
+    CHECK_EQ(all.silence.after_ns, 149);
+    CHECK_EQ(all.silence.since_ns, 150);
+    CHECK_EQ(all.silence.through_ns, 848);
+    CHECK_EQ(all.silence.until_ns, 850);
     CHECK_EQ(all.waiting_since_ns, 1000);
     /* another had responses meanwhile */
     slam_stream_record_clear(&own);
-    slam_stream_record_silence(&own, 300, 301);
+    waits(&own, 300, 301);
     slam_stream_record_merge(&all, &own);
-    CHECK_EQ(all.silence_until_ns - all.silence_since_ns, 1);
+    CHECK_EQ(all.silence.until_ns - all.silence.since_ns, 1);
+    /* a response that came before its request was sent ends no wait */
     slam_stream_record_clear(&own);
-    slam_stream_record_silence(&own, 500, 400);
-    CHECK_EQ(own.silence_until_ns, 500);
-    slam_stream_record_merge(&all, &own);
-    CHECK_EQ(all.silence_until_ns - all.silence_since_ns, 0);
+    waits(&own, 500, 400);
+    CHECK_EQ(own.silence.until_ns, 0);
     slam_stream_record_since(&all, 100);
-    CHECK_EQ(all.silence_since_ns, 400);
+    CHECK_EQ(all.silence.since_ns, 200);
+    CHECK_EQ(all.silence.until_ns, 201);
 }
 
 static void *

@@ -263,15 +263,23 @@ def test_arrivals_of_the_load_are_sent_after_its_end(
     assert sent_ms == [1_000, 1_010, 1_020, 1_030]
 
 
-@pytest.mark.parametrize("failures", [0, 2])
+@pytest.mark.parametrize(("failures", "wait_ms"), [(0, 0), (2, 0), (2, 100)])
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_client_is_free_when_its_next_connection_is_made(
-    monkeypatch: pytest.MonkeyPatch, *, is_lost: bool, failures: int
+    monkeypatch: pytest.MonkeyPatch, *, is_lost: bool, failures: int, wait_ms: int
 ) -> None:
     now_ns = 1_000 * MS
     process = object.__new__(ClientProcess)
     client = SimpleNamespace(_connection=object(), _is_lost=is_lost, random=Random(1))
-    policy = SimpleNamespace(reconnect_operations=1, reconnect_ns=0)
+    policy = SimpleNamespace(
+        reconnect_operations=1, reconnect_ns=0, reconnect_wait_ns=wait_ms * MS
+    )
+    waits_ms: list[float] = []
+
+    def wait_until(due_ns: int) -> None:
+        nonlocal now_ns
+        waits_ms.append((due_ns - now_ns) / MS)
+        now_ns = due_ns
 
     def connect() -> None:
         nonlocal now_ns, failures
@@ -291,8 +299,14 @@ def test_a_client_is_free_when_its_next_connection_is_made(
         "_connect": connect,
         "_disconnect": lambda: setattr(client, "_connection", None),
         "_tally": lambda counter, since_ns, wait_s: now_ns,
+        "_wait_until": wait_until,
     }.items():
         monkeypatch.setattr(process, name, value, raising=False)
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
     attempts = failures + 1
-    assert process._make_usable() == 1_000 * MS + attempts * 10 * MS == now_ns
+    made_ns = process._make_usable()
+    assert made_ns == now_ns
+    assert now_ns == (1_000 + attempts * 10 + sum(waits_ms)) * MS
+    for doublings, waited_ms in enumerate(waits_ms):
+        assert 0.5 <= waited_ms / wait_ms / 2**doublings <= 1.5
+    assert len(waits_ms) == (attempts - 1) * (wait_ms > 0)

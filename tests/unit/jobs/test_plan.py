@@ -292,6 +292,7 @@ def test_policies_of_connections_reach_the_plan() -> None:
     assert plan().reconnect_operations == plan().reconnect_ns == 0
     assert plan(reconnect_every="500").reconnect_operations == 500
     assert plan(reconnect_every="30s").reconnect_ns == 30 * S
+    assert plan(reconnect_wait="2s").reconnect_wait_ns == 2 * S
     assert plan(per_operation="true").reconnect_operations == 1
     assert plan(spacing="200/s").connect_spacing_ns == 5_000_000
 

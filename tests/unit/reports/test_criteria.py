@@ -106,7 +106,9 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
     if len(service):
         times_ns = {
             "last_done_ns": end_ns,
+            "silence_after_ns": start_ns,
             "silence_since_ns": start_ns,
+            "silence_through_ns": start_ns + 1,
             "silence_until_ns": start_ns + 1,
         }
     if gauges.keys() & {"in_flight", "backlog", "connecting"}:
@@ -201,8 +203,17 @@ def in_seconds(seconds: Collection[int], *changes: Change) -> Change:
 EVER = range(SECONDS)
 
 
-def waited(since_ms: int, until_ms: int) -> dict[str, int]:
-    return {"silence_since_ns": since_ms * MS, "silence_until_ns": until_ms * MS}
+def waited(
+    since_ms: int, until_ms: int, *, after_ms: int = 0, through_ms: int = 0
+) -> dict[str, int]:
+    """A silence; without `after_ms`, a request was under way when it began, and without
+    `through_ms`, it ended when a connection was there."""
+    return {
+        "silence_after_ns": (after_ms or since_ms) * MS,
+        "silence_since_ns": since_ms * MS,
+        "silence_through_ns": (through_ms or until_ms) * MS,
+        "silence_until_ns": until_ms * MS,
+    }
 
 
 def silent(*_: Any) -> Times:
@@ -341,6 +352,7 @@ WAITING: dict[str, Any] = {
     "stream": AT_425,
 }
 SILENCE = in_seconds({5, 6, 7}, silent)
+SOME = "*.*.outage.share < 20%"
 STOPPED: dict[str, Any] = {"state": {6: waited(5_210, 6_900)}}
 LAGS = more(receive_lag=np.full(500, 8 * MS))  # 4 of 10 s of the clients
 PER_SERVER = "load.search.response_time.p99 per server < 5ms"
@@ -463,6 +475,21 @@ OPERATIONS = [
         **STOPPED,
     ),
     case("silent for half a second", "PASS", "", state={6: waited(5_210, 5_710)}),
+    case(
+        *("silent between two requests", "INVALID", "send requests more often"),
+        *("*.*.outage.longest < 2s", SOME),
+        state={6: waited(6_000, 6_990, after_ms=4_090)},
+    ),
+    case(
+        *("slow once, and seldom asked", "PASS", ""),
+        "*.*.outage.longest < 2s",
+        state={6: waited(6_000, 6_200, after_ms=4_000)},
+    ),
+    case(
+        *("back before it was noticed", "INVALID", "up to 2.050s"),
+        *("*.*.outage.longest < 2.02s", SOME),
+        state={7: waited(5_000, 7_050, through_ms=7_000)},
+    ),
     case(
         *("not certain, with an outage", "FAIL", "a run without that tells"),
         P99,
@@ -901,17 +928,19 @@ def test_an_outage_of_connections(
         for second, share in state.items()
     }
     summary = summary_of(state=gauges)
-    assert summary.streams[0].outage.longest_s == pytest.approx(longest_s)
+    assert summary.streams[0].outage.longest_s == pytest.approx(
+        (max(0, longest_s - 0.05), longest_s)
+    )
     assert summary.verdict == verdict
 
 
 def test_a_silence_that_is_the_generators_is_no_outage() -> None:
-    """What is left of it is no longer than its usual responses."""
+    """What is left of it is no longer than its usual responses; but it may be one."""
     summary = summary_of(
         change=in_seconds(EVER, SILENCE, in_seconds({8}, stood_still(2_990))),
         **WAITING,
     )
-    assert summary.streams[0].outage.total_s == 0
+    assert summary.streams[0].outage.total_s == (0.0, 3.0)
 
 
 SLOW = more(service=np.full(REQUESTS, 1000.0 * MS))

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from ldapslam.base.address import check_plaintext, grpc_target, is_local
-from ldapslam.base.causes import FAILURE_CAUSES
+from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES
 from ldapslam.base.errors import (
     AccessRefused,
     AmbiguousRun,
@@ -166,7 +166,7 @@ def test_thresholds_know_the_metrics_of_the_protocol() -> None:
 
 def test_counters_are_told_from_gauges_and_durations() -> None:
     assert OPERATION_COUNTERS[:3] == ("scheduled", "sent", "completed")
-    others = {*GAUGES, *FAILURE_CAUSES, "down_ns", "unable_ns"}
+    others = {*GAUGES, *FAILURE_CAUSES, *LOSS_CAUSES, "down_ns", "unable_ns"}
     assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == others
 
 

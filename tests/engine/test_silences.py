@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a directory did not answer is told within the ends that are given for it."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ldapslam.agent import _engine
+from ldapslam.lab.certificates import Authority
+from support.engine import MS, SERVICE_TIME, S, open_stream, run, stream
+from support.fake_ldap import FakeLdap, Peer, Request, result
+
+_PERIOD_NS = 5 * MS
+#: Between two silences, which are then of different intervals.
+_PAUSE_S = 0.35
+
+
+class Directory:
+    """Answers searches, but while it stalls or restarts. By its own record, no response
+    left it from `silent_ns` on until `resumed_ns`, and none could until `back_ns`."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self.silent_ns: list[int] = []
+        self.back_ns: list[int] = []
+        self.resumed_ns: list[int] = []
+        self._tls = tls
+        self._changed = threading.Condition()
+        self._answers, self._is_gone = True, False
+        self._server = self._start(0)
+        self.uri = self._server.uri
+
+    def close(self) -> None:
+        self._server.close()
+
+    def stall(self, length_s: float) -> None:
+        self._silence()
+        time.sleep(length_s)
+        self._resume()
+
+    def restart(self, length_s: float) -> None:
+        self._silence(is_gone=True)
+        self._server.close()
+        time.sleep(length_s)
+        self._resume()
+        self._server = self._start(self._server.port)
+
+    def _silence(self, *, is_gone: bool = False) -> None:
+        with self._changed:
+            self._answers, self._is_gone = False, is_gone
+            self.silent_ns.append(time.monotonic_ns())
+            self._changed.notify_all()
+
+    def _resume(self) -> None:
+        with self._changed:
+            self._answers, self._is_gone = True, False
+            self.back_ns.append(time.monotonic_ns())
+            self._changed.notify_all()
+
+    def _start(self, port: int) -> FakeLdap:
+        tls = self._tls
+        server = FakeLdap(self._answer, port=port, tls=tls, tls_at_once=bool(tls))
+        return server.__enter__()
+
+    def _answer(self, peer: Peer, request: Request) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._answers or self._is_gone)
+            if not self._answers:
+                return False
+            is_sent = peer.send(result(request))
+            if len(self.resumed_ns) < len(self.silent_ns):
+                self.resumed_ns.append(time.monotonic_ns())
+            return is_sent
+
+
+@pytest.mark.parametrize(
+    ("number", "longest_s", "slack_ns"),
+    [
+        # beside other tests
+        pytest.param(1, 0.4, 40 * MS, id="one"),
+        pytest.param(25, 5.0, MS // 2, id="25", marks=pytest.mark.accuracy),
+    ],
+)
+@pytest.mark.parametrize("kind", [Directory.stall, Directory.restart])
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
+@pytest.mark.parametrize("has_tls", [False, True], ids=["plain", "tls"])
+def test_a_silence_is_within_its_ends(
+    *,
+    has_tls: bool,
+    is_open: bool,
+    kind: Callable[[Directory, float], None],
+    number: int,
+    longest_s: float,
+    slack_ns: int,
+    authority: Authority,
+    tls: ssl.SSLContext,
+) -> None:
+    rng = np.random.default_rng([number, has_tls, is_open, kind is Directory.stall])
+    lengths_s = np.exp(rng.uniform(np.log(0.005), np.log(longest_s), number))
+    directory = Directory(tls if has_tls else None)
+    settings = {"ca_file": str(authority.ca_file)} if has_tls else {}
+    load = (
+        open_stream(directory.uri, S // _PERIOD_NS, **settings)
+        if is_open
+        else stream(directory.uri, **settings)
+    )
+    started_ns = 0
+
+    def during(_: _engine.Engine, t0_ns: int) -> None:
+        nonlocal started_ns
+        started_ns = t0_ns
+        for length_s in lengths_s:
+            time.sleep(_PAUSE_S)
+            kind(directory, float(length_s))
+        time.sleep(_PAUSE_S)
+
+    duration_s = sum(lengths_s) + (number + 2) * (_PAUSE_S + 0.3)
+    outcome = run(load, during=during, duration_ns=int(duration_s * S), workers=2)
+    directory.close()
+    usual_ns = outcome.histogram(SERVICE_TIME).percentile(50)
+    assert usual_ns is not None
+    # a gap between arrivals; or the time between two attempts to connect, and a set-up
+    width_ns = usual_ns + (_PERIOD_NS if kind is Directory.stall else 70 * MS)
+    rows = [row for snapshot in outcome.snapshots for row in snapshot["streams"]]
+    record = zip(
+        directory.silent_ns, directory.back_ns, directory.resumed_ns, strict=True
+    )
+    for silent_ns, back_ns, resumed_ns in record:
+        told = max(
+            (
+                row
+                for row in rows
+                if row["silence_until_ns"] > silent_ns - started_ns
+                and row["silence_since_ns"] < resumed_ns - started_ns
+            ),
+            key=lambda row: row["silence_until_ns"] - row["silence_since_ns"],
+        )
+        certain_ns = told["silence_through_ns"] - told["silence_since_ns"] - usual_ns
+        possible_ns = told["silence_until_ns"] - told["silence_after_ns"]
+        most_ns = resumed_ns - silent_ns
+        assert certain_ns <= most_ns + slack_ns
+        assert possible_ns >= back_ns - silent_ns
+        assert possible_ns - certain_ns <= width_ns + slack_ns
