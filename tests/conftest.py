@@ -31,7 +31,11 @@ _SUPPORT = Path(__file__).with_name("support")
 _PATH = str(_SUPPORT.parent), os.environ.get("PYTHONPATH")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 #: The process that starts the workers of `-n` collects no tests.
-_ONLY_STARTS_WORKERS = "-n" in sys.argv and "PYTEST_XDIST_WORKER" not in os.environ
+_ONLY_STARTS_WORKERS = (
+    "-n" in sys.argv[:-1]
+    and sys.argv[sys.argv.index("-n") + 1] != "0"
+    and "PYTEST_XDIST_WORKER" not in os.environ
+)
 pytest_plugins = (
     []
     if _ONLY_STARTS_WORKERS
