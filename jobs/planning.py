@@ -93,6 +93,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> PlannedStream:
         think_time_ns=stream.load.think_time_ns,
         reconnect_operations=connection.reconnect_operations,
         reconnect_ns=connection.reconnect_ns,
+        reconnect_wait_ns=connection.reconnect_wait_ns or 0,
         count=planned.total_operations or None,
         start_ns=planned.start_ns,
         end_ns=planned.end_ns or None,

@@ -116,6 +116,8 @@ class PlannedStream:
     #: A new connection after this many operations, or this time; 0: never.
     reconnect_operations: int = 0
     reconnect_ns: int = 0
+    #: Clients that back off wait so long, and longer; 0: one tries for all.
+    reconnect_wait_ns: int = 0
     #: It ends after this many sessions.
     count: int | None = None
     start_ns: int = 0

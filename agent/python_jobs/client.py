@@ -292,7 +292,7 @@ class ClientProcess:
         self._disconnect()
         failures = 0
         while client._connection is None:
-            wait_s = own_s = 0.0
+            wait_s = 0.0
             try:
                 self._connect()
             except LdapSlamError as error:
@@ -300,14 +300,11 @@ class ClientProcess:
                 wait_s = _PROBE_S * client.random.uniform(1.0, 1.5)
                 if policy.reconnect_wait_ns and counter == "down_ns":
                     longer = 1 << min(failures, _MOST_DOUBLINGS)
-                    own_s = policy.reconnect_wait_ns / 1e9 * longer
-                    wait_s, own_s = 0.0, own_s * client.random.uniform(0.5, 1.5)
+                    wait_s = policy.reconnect_wait_ns / 1e9 * longer
+                    wait_s *= client.random.uniform(0.5, 1.5)
                     failures += 1
             if counter:
                 begun_ns = self._tally(counter, begun_ns, wait_s)
-            if own_s:  # the client's own, and no time without a connection
-                begun_ns += round(own_s * 1e9)
-                self._wait_until(begun_ns)
         return self._connected_ns
 
     def _count_failure(self, error: LdapSlamError) -> bool:

@@ -9,6 +9,7 @@ is not certain either.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -50,7 +51,11 @@ def outage_of(evidence: Evidence, stream: str) -> Outage:
         index: min(down_ns / NS_PER_S / connections, _length_s(evidence, index))
         for index, down_ns in evidence.totals_of(stream).down_ns.items()
     }
-    outages, stalls_s = [(0.0, 0.0, 0.0), *_downs(evidence, down_s)], [0.0]
+    # of clients that back off, nobody knows when it was back
+    backs_off = bool(evidence.run.plan.stream(stream).reconnect_wait_ns)
+    noticed_s = math.inf if backs_off else _NOTICED_S
+    outages = [(0.0, 0.0, 0.0), *_downs(evidence, down_s, noticed_s)]
+    stalls_s = [0.0]
     out_s: tuple[defaultdict[int, float], ...] = defaultdict(float), defaultdict(float)
     for silence in _silences(evidence, stream):
         own_s = evidence.stalled_s(stream, silence.intervals)
@@ -64,9 +69,13 @@ def outage_of(evidence: Evidence, stream: str) -> Outage:
                 share = _within_s(evidence, index, span_ns) * NS_PER_S
                 silent_s[index] += length_s * share / max(span_ns[1] - span_ns[0], 1)
     least_s, most_s, at_s = max(outages)
+    certain_and_possible = {} if backs_off else down_s, down_s
     total_s = [
-        sum(max(down_s.get(at, 0.0), silent_s[at]) for at in {*down_s, *silent_s})
-        for silent_s in out_s
+        sum(
+            min(max(downs_s.get(at, 0.0), silent_s[at]), _length_s(evidence, at))
+            for at in {*downs_s, *silent_s}
+        )
+        for downs_s, silent_s in zip(certain_and_possible, out_s, strict=True)
     ]
     text = ""
     if least_s:
@@ -95,7 +104,7 @@ def _within_s(evidence: Evidence, index: int, span_ns: tuple[int, int]) -> float
 
 
 def _downs(
-    evidence: Evidence, down_s: dict[int, float]
+    evidence: Evidence, down_s: dict[int, float], noticed_s: float
 ) -> Iterator[tuple[float, float, float]]:
     """Yield how long connections were down, at least and at most, and when it began."""
     is_out = {
@@ -107,7 +116,7 @@ def _downs(
         # it may have begun and ended within the neighbours
         length_s = sum(down_s.get(at, 0.0) for at in range(first - 1, last + 2))
         start_ns, _ = evidence.plan.span_ns(first)
-        yield max(length_s - _NOTICED_S, 0.0), length_s, start_ns / NS_PER_S
+        yield max(length_s - noticed_s, 0.0), length_s, start_ns / NS_PER_S
 
 
 def _lengths_s(
@@ -117,7 +126,8 @@ def _lengths_s(
     usual_s, _ = evidence.usual_responses_s(stream)
     since_ns, through_ns = silence.certain_ns
     after_ns, until_ns = silence.possible_ns
-    waited_s = (through_ns - since_ns) / NS_PER_S - usual_s
+    certain_s = (through_ns - since_ns) / NS_PER_S - usual_s
+    waited_s = (until_ns - since_ns) / NS_PER_S - usual_s
     most_s = (until_ns - after_ns) / NS_PER_S
     outage_s = min(_length_s(evidence, silence.intervals[-1]), _SHORTEST_OUTAGE_S)
     if most_s <= outage_s:
@@ -127,7 +137,7 @@ def _lengths_s(
         evidence.long_response_s(stream),
         min(_LEAST_SHARE * most_s, outage_s),
     )
-    least_s = waited_s - own_s
+    least_s = certain_s - own_s
     return (
         least_s if least_s > shortest_s else 0.0,
         most_s if waited_s > shortest_s else 0.0,
@@ -142,8 +152,16 @@ def _silences(evidence: Evidence, stream: str) -> Iterator[Silence]:
     end_ns = evidence.collected.measure_end_ns
     if not responses or start_ns is None or end_ns is None:
         return
+    planned = evidence.run.plan.stream(stream)
+    start_ns = max(start_ns, planned.start_ns)
+    end_ns = min(end_ns, planned.end_ns or end_ns)
     last = max(responses)
-    found = [(index, *one[1:5]) for index, one in responses.items()]
+    found, last_ns = [], 0
+    for index, one in sorted(responses.items()):
+        # some of the agents that wait for nothing may have had responses
+        after_ns, since_ns = max(one[1], last_ns), max(one[2], last_ns)
+        found.append((index, after_ns, since_ns, *one[3:5]))
+        last_ns = max(last_ns, one.last_ns)
     if since_ns := responses[last].waiting_since_ns:
         after_ns = max(one.last_ns for one in responses.values())
         since_ns = max(since_ns, after_ns)
@@ -153,7 +171,7 @@ def _silences(evidence: Evidence, stream: str) -> Iterator[Silence]:
         after_ns, since_ns, through_ns, until_ns = (
             min(max(time_ns, start_ns), end_ns) for time_ns in times_ns
         )
-        if (through_ns - since_ns) / NS_PER_S < _LEAST_SILENCE_S:
+        if (until_ns - since_ns) / NS_PER_S < _LEAST_SILENCE_S:
             continue
         first = last
         while first > 0 and evidence.plan.span_ns(first)[0] > after_ns:

@@ -360,7 +360,7 @@ def _notes_of_connections(evidence: Evidence) -> Iterator[str]:
             if number := stream.counters.get(counter, 0):
                 requests = stream.counters["lost_requests"]
                 if counter == "disconnects" and requests:
-                    words += f", after {requests / number:,.3g} requests on average"
+                    words += f", after {requests / number:,.0f} requests on average"
                 causes = causes_text(stream.counters, _CAUSES.get(counter, {}))
                 words += f" ({causes})" * bool(causes)
                 yield f"stream {name}: {number:,} {words}"

@@ -277,5 +277,7 @@ slam_stream_record_since(struct slam_stream_record *stream, uint64_t t0_ns)
     silence->since_ns = slam_since_ns(silence->since_ns, t0_ns);
     silence->through_ns = slam_since_ns(silence->through_ns, t0_ns);
     silence->until_ns = slam_since_ns(silence->until_ns, t0_ns);
-    stream->waiting_since_ns = slam_since_ns(stream->waiting_since_ns, t0_ns);
+    if (stream->waiting_since_ns) /* 0: nothing waits */
+        stream->waiting_since_ns =
+            slam_later_ns(slam_since_ns(stream->waiting_since_ns, t0_ns), 1);
 }

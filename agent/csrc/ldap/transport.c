@@ -901,10 +901,12 @@ set_up(struct slam_transport *transport, const struct slam_connection_settings *
     *stage = SLAM_STAGE_CONNECT;
     rc = connect_transport(transport, config, uri_index);
     now_ns = slam_clock_mono_ns();
-    if (transport->connected_ns == 0)
-        transport->connected_ns = now_ns;
-    else if (rc != LDAP_SUCCESS)
+    if (rc != LDAP_SUCCESS && transport->connected_ns == 0)
+        return rc;
+    if (rc != LDAP_SUCCESS)
         *stage = SLAM_STAGE_TLS; /* of ldaps, after the socket was connected */
+    else if (transport->connected_ns == 0)
+        transport->connected_ns = now_ns;
     setup->connect_ns = transport->connected_ns - before_ns;
     if (rc != LDAP_SUCCESS)
         return rc;

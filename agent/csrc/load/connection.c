@@ -147,7 +147,7 @@ wait_as(struct slam_conn *conn, const struct slam_conn *probe)
                                                               : SLAM_CONN_FAILED);
 }
 
-/* The client backs off; that wait is its own, and no time without a connection. */
+/* The client backs off; the directory may be back meanwhile. */
 static void
 back_off(struct slam_conn *conn, uint64_t wait_ns)
 {
@@ -155,7 +155,6 @@ back_off(struct slam_conn *conn, uint64_t wait_ns)
 
     wait_ns <<= conn->failures < MOST_DOUBLINGS ? conn->failures : MOST_DOUBLINGS;
     conn->failures++;
-    slam_conn_move(conn, SLAM_CONN_FOLLOW);
     reconnect(conn, slam_clock_mono_ns() + wait_ns / 2 + slam_rng_below(rng, wait_ns));
 }
 
@@ -271,11 +270,12 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->has_abandoned = false;
     conn->loss = SLAM_CAUSE_lost_otherwise;
     conn->requests = 0;
-    conn->failures = 0;
     conn->up_since_ns = now_ns;
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
     server->up_ns = now_ns;
+    if (flow->waiting_since_ns && flow->in_flight == 0 && flow->backlog_len == 0)
+        flow->given_up_ns = now_ns; /* who waits sends its request now */
     if (!server->is_mute)
         follow(flow, server, now_ns);
 }
@@ -332,7 +332,7 @@ lose(struct slam_conn *conn)
     for (uint32_t i = 0; i < in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
 
-        was_idle &= slot->state != SLAM_SLOT_SENT;
+        was_idle &= slot->state != SLAM_SLOT_SENT && slot->state != SLAM_SLOT_TIMED_OUT;
         if (slot->state == SLAM_SLOT_SENT)
             count_no_response(slot, SLAM_UNRESOLVED, now_ns);
         else if (slot->state == SLAM_SLOT_BLOCKED)

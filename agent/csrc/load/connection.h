@@ -59,9 +59,6 @@ slam_send_lag_ns(const struct slam_slot *slot)
                          waited ? slot->slot_free_ns : slot->intended_ns);
 }
 
-/* A client that sends nothing for so long after its request timed out has thought. */
-#define SLAM_THOUGHT_NS UINT64_C(10000000)
-
 /* Adds the slot to the flow's requests in flight, by time of sending, or removes it. */
 static inline void
 slam_slot_sent(struct slam_slot *slot)
@@ -76,6 +73,8 @@ slam_slot_sent(struct slam_slot *slot)
     flow->in_flight++;
     if (!flow->waiting_since_ns)
         flow->waiting_since_ns = slot->sent_ns;
+    if (flow->failed_ns && !flow->resent_ns)
+        flow->resent_ns = slot->sent_ns;
 }
 
 static inline void

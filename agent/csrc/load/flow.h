@@ -170,7 +170,8 @@ struct slam_flow {
     uint64_t waiting_since_ns;
     uint64_t given_up_ns;  /* when the last of them timed out; 0: some are in flight */
     uint64_t responded_ns; /* the last response; 0: none yet */
-    uint64_t failed_ns;    /* a connection that failed since could not be had then */
+    uint64_t failed_ns; /* the last failed attempt to connect of this wait; 0: none */
+    uint64_t resent_ns; /* the first request after it */
 };
 
 /* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
@@ -306,15 +307,19 @@ slam_flow_stream_record(const struct slam_flow *flow)
 static inline void
 slam_flow_end_wait(struct slam_flow *flow, uint64_t until_ns)
 {
-    const struct slam_silence silence = {
+    struct slam_silence silence = {
         .after_ns = flow->responded_ns ? flow->responded_ns : flow->waiting_since_ns,
         .since_ns = flow->waiting_since_ns,
-        /* the directory may have been back since the last attempt to connect */
-        .through_ns =
-            flow->failed_ns > flow->waiting_since_ns ? flow->failed_ns : until_ns,
+        .through_ns = until_ns,
         .until_ns = until_ns,
     };
 
+    /* between the last failed attempt and the next request, it may have been back */
+    if (flow->failed_ns)
+        silence.through_ns =
+            flow->failed_ns +
+            (flow->resent_ns ? slam_since_ns(until_ns, flow->resent_ns) : 0);
+    flow->failed_ns = flow->resent_ns = 0;
     if (flow->waiting_since_ns)
         slam_stream_record_silence(slam_flow_stream_record(flow), &silence);
     flow->waiting_since_ns = 0;
@@ -333,22 +338,36 @@ slam_flow_responded(struct slam_flow *flow, uint64_t received_ns)
     flow->responded_ns = slam_later_ns(flow->responded_ns, received_ns);
 }
 
+/* No session will begin any more, and none is under way. */
+static inline bool
+slam_flow_is_over(const struct slam_flow *flow)
+{
+    return flow->ended ||
+           (flow->sessions_left == 0 && flow->active == 0 && flow->backlog_len == 0);
+}
+
 /* A connection was asked for and not had: since then something waits. While it was
  * asked for, until the time of the failure, it may have come to be there. */
 static inline void
 slam_flow_failed(struct slam_flow *flow, uint64_t since_ns, uint64_t failed_ns)
 {
+    if (slam_flow_is_over(flow))
+        return;
     if (!flow->waiting_since_ns)
         flow->waiting_since_ns = since_ns;
     flow->failed_ns = failed_ns;
+    flow->resent_ns = 0;
 }
 
-/* The request that was last in flight is to have no response. */
+/* A request that was in flight is to have no response. */
 static inline void
 slam_flow_forget_wait(struct slam_flow *flow)
 {
     if (!flow->in_flight)
         flow->waiting_since_ns = 0;
+    else if (flow->waiting_since_ns)
+        flow->waiting_since_ns =
+            slam_later_ns(flow->waiting_since_ns, TAILQ_FIRST(&flow->sent)->sent_ns);
 }
 
 /* Brings the record's down_ns and unable_ns up to date. */

@@ -94,6 +94,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     slam_slot_answered(slot);
     slam_flow_stream_record(flow)->last_done_ns = done_ns;
     slam_flow_responded(flow, received);
+    slot->conn->failures = 0;
     slam_request_advance(slot, op, outcome, received, done_ns);
 }
 
@@ -155,6 +156,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
 
         if (op->response_tag != SLAM_PDU_SEARCH_DONE)
             return false;
+        slam_flow_responded(flow, done_ns);
         if (slot->state == SLAM_SLOT_TIMED_OUT)
             return true;
         if (pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {

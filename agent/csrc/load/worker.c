@@ -59,7 +59,8 @@ update_wait(struct slam_flow *flow, uint64_t now_ns)
         return;
     if (flow->unable_count)
         flow->waiting_since_ns = 0;
-    else if (flow->backlog_len || (!flow->ended && (flow->down_count || replaces)))
+    else if (flow->backlog_len ||
+             (!slam_flow_is_over(flow) && (flow->down_count || replaces)))
         flow->waiting_since_ns =
             flow->waiting_since_ns ? flow->waiting_since_ns : now_ns;
     else

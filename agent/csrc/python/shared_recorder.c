@@ -34,7 +34,6 @@ struct request {
     uint32_t op;
     bool measured;
     bool observed;
-    bool asked; /* the directory has been sent it */
     uint64_t intended_ns;
     uint64_t slot_free_ns;
     uint64_t sent_ns;
@@ -73,6 +72,7 @@ struct shared {
     uint64_t backlog_len;
     uint64_t waiting_since_ns; /* as in load/flow.h */
     uint64_t responded_ns;
+    uint64_t given_up_ns;
     uint32_t asked; /* of those under way, the directory itself */
     struct request *requests;
     uint32_t request_count; /* of those that were ever used */
@@ -373,6 +373,33 @@ find(struct shared *s, uint64_t handle)
     return &s->requests[index];
 }
 
+static void
+end_wait(struct shared *s, uint64_t until_ns)
+{
+    const struct slam_silence silence = {
+        .after_ns = s->responded_ns ? s->responded_ns : s->waiting_since_ns,
+        .since_ns = s->waiting_since_ns,
+        .through_ns = until_ns,
+        .until_ns = until_ns,
+    };
+
+    if (s->waiting_since_ns)
+        slam_stream_record_silence(s->active->stream, &silence);
+    s->waiting_since_ns = s->given_up_ns = 0;
+}
+
+/* One more waits for the directory. */
+static void
+ask(struct shared *s, uint64_t sent_ns)
+{
+    if (s->given_up_ns && slam_since_ns(sent_ns, s->given_up_ns) > SLAM_THOUGHT_NS)
+        end_wait(s, s->given_up_ns);
+    s->given_up_ns = 0;
+    s->asked++;
+    if (!s->waiting_since_ns)
+        s->waiting_since_ns = sent_ns;
+}
+
 static PyObject *
 recorder_begin(PyObject *self, PyObject *args)
 {
@@ -398,6 +425,8 @@ recorder_begin(PyObject *self, PyObject *args)
                               .slot_free_ns = slot_free_ns,
                               .sent_ns = sent_ns};
         s->under_way++;
+        if (!observed)
+            ask(s, sent_ns);
         record->scheduled++;
         record->sent++;
         handle = (uint64_t)(r - s->requests) << 32 | r->generation;
@@ -423,13 +452,11 @@ recorder_update(PyObject *self, PyObject *args)
     hold(s);
     r = find(s, handle);
     if (r) {
-        if (sent_ns > 0)
-            r->sent_ns = sent_ns;
-        if (sent_ns > 0 && !r->observed && !r->asked) {
-            r->asked = true;
-            s->asked++;
-            if (!s->waiting_since_ns)
+        if (sent_ns > 0) {
+            /* what came before it in the block was no wait for the directory */
+            if (s->waiting_since_ns == r->sent_ns)
                 s->waiting_since_ns = sent_ns;
+            r->sent_ns = sent_ns;
         }
         r->requests += requests;
         r->entries += entries;
@@ -474,20 +501,13 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
         stream->stamps_missing++; /* libldap hands none over */
     }
     s->under_way--;
-    s->asked -= r->asked;
-    if (answered && r->asked) {
-        const struct slam_silence silence = {
-            .after_ns = s->responded_ns ? s->responded_ns : s->waiting_since_ns,
-            .since_ns = s->waiting_since_ns,
-            .through_ns = done_ns,
-            .until_ns = done_ns,
-        };
-
-        if (s->waiting_since_ns)
-            slam_stream_record_silence(stream, &silence);
-        if (done_ns > s->responded_ns)
-            s->responded_ns = done_ns;
+    s->asked -= !r->observed;
+    if (answered && !r->observed) {
+        end_wait(s, done_ns);
+        s->responded_ns = slam_later_ns(s->responded_ns, done_ns);
         s->waiting_since_ns = s->asked ? s->responded_ns : 0;
+    } else if (!r->observed && s->asked == 0) {
+        s->given_up_ns = done_ns;
     }
     r->generation++;
     r->next_free = s->free_head;
@@ -635,7 +655,7 @@ exchange(struct shared *s, bool final)
     stream->in_flight = s->under_way;
     stream->backlog = s->backlog_len;
     if (!s->asked)
-        s->waiting_since_ns = 0;
+        end_wait(s, s->given_up_ns ? s->given_up_ns : now_ns);
     stream->waiting_since_ns = s->waiting_since_ns;
     slam_stream_record_since(stream, s->t0_ns);
     s->active = next;
