@@ -10,8 +10,8 @@ Attempts are those of the agent to connect; the times begin when slapd is starte
 from __future__ import annotations
 
 import argparse
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from bench_jobs import plan_of
@@ -89,10 +89,10 @@ def row(lab: Lab, clients: int, away_s: float, settings: str) -> str:
         started_s = (time.monotonic_ns() - t0_ns) / 1e9
         lab.start(lab.supplier)
 
-    thread = threading.Thread(target=restart)
-    thread.start()
-    found = intervals(engine, plan)
-    thread.join()
+    with ThreadPoolExecutor(1) as executor:
+        restarted = executor.submit(restart)
+        found = intervals(engine, plan)
+        restarted.result()
     engine.close()
     away = [one for one in found if stopped_s + 1 < one.end_s <= started_s]
     after = [one for one in found if one.end_s > started_s]

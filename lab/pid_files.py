@@ -68,10 +68,17 @@ def end(pid_files: Iterable[Path], grace_s: float) -> None:
     deadline_s = time.monotonic() + grace_s
     for process in processes:
         left_s = max(deadline_s - time.monotonic(), 0)
-        if not select.select([process], [], [], left_s)[0]:
+        if not _has_ended(process, left_s):
             _send(process, signal.SIGKILL)
-            select.select([process], [], [])
+            _has_ended(process)
         os.close(process)
+
+
+def _has_ended(process: int, timeout_s: float | None = None) -> bool:
+    """Wait for it. Unlike select(), poll() takes descriptors above 1023, too."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 def remove_lab(folder: Path) -> None:
@@ -122,7 +129,7 @@ def main() -> None:
     with contextlib.suppress(ProcessLookupError):
         process = os.pidfd_open(parent)
         if os.getppid() == parent:  # else it has ended, and its pid was taken
-            select.select([process], [], [])
+            _has_ended(process)
     remove_lab(folder)
 
 

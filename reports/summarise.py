@@ -30,7 +30,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
-from ldapslam.reports.rules.outages import outage_of
+from ldapslam.reports.rules.outages import with_outages
 from ldapslam.reports.rules.server_figures import server_figures
 from ldapslam.reports.rules.trends import trends_of
 from ldapslam.reports.streams import (
@@ -83,7 +83,9 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         ],
     )
     events = store.events(run.run_id)
-    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
+    evidence = with_outages(
+        Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
+    )
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
     streams = tuple(
@@ -164,7 +166,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         connections=connections,
         failure_causes=_known(totals.counters, FAILURE_CAUSES),
         loss_causes=_known(totals.counters, LOSS_CAUSES),
-        outage=outage_of(evidence, name),
+        outage=evidence.outage_of(name),
         unsent=evidence.unsent_of(name),
         loop_share=(evidence.loop_share(name) if planned.model == "closed" else None),
         set_up={

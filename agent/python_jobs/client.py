@@ -296,12 +296,13 @@ class ClientProcess:
             try:
                 self._connect()
             except LdapSlamError as error:
-                counter = "unable_ns" if self._count_failure(error) else "down_ns"
+                is_own = self._count_failure(error)
+                counter = "unable_ns" if is_own else "down_ns"
                 wait_s = _PROBE_S * client.random.uniform(1.0, 1.5)
-                if policy.reconnect_wait_ns and counter == "down_ns":
-                    longer = 1 << min(failures, _MOST_DOUBLINGS)
-                    wait_s = policy.reconnect_wait_ns / 1e9 * longer
+                if policy.reconnect_wait_ns and not is_own:
+                    wait_s = policy.reconnect_wait_ns / 1e9
                     wait_s *= client.random.uniform(0.5, 1.5)
+                    wait_s *= 1 << min(failures, _MOST_DOUBLINGS)
                     failures += 1
             if counter:
                 begun_ns = self._tally(counter, begun_ns, wait_s)

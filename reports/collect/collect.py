@@ -30,6 +30,7 @@ from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
+    EARLIEST_TIMES,
     GAUGES,
     OPERATION_COUNTERS,
     STREAM_TIMES,
@@ -457,7 +458,7 @@ class _Collector:
         found = np.zeros((len(STREAM_TIMES), len(reports.indexes)), np.int64)
         for times, name in zip(found, STREAM_TIMES, strict=True):
             values = rows[name][chosen].astype(np.int64)
-            if name in ("silence_through_ns", "silence_until_ns", "waiting_since_ns"):
+            if name in EARLIEST_TIMES:
                 times[:] = _FOR_EVER_NS
                 np.minimum.at(times, slots[values > 0], values[values > 0])
                 times[times == _FOR_EVER_NS] = 0

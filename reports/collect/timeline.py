@@ -10,7 +10,7 @@ without any is a gap: its statistics are None, never interpolated.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
@@ -280,6 +280,7 @@ class Plan:
         )
         boundaries = plan.boundaries_ns
         starts = [0, *boundaries[:-1]] if boundaries else []
+        self._begins_ns = starts
         self.intervals = tuple(
             Interval(self._phase_at((start_ns + end_ns) // 2), start_ns, end_ns)
             for start_ns, end_ns in zip(starts, boundaries, strict=True)
@@ -312,6 +313,12 @@ class Plan:
             return self.intervals[index].start_ns, self.intervals[index].end_ns
         end_ns = self.intervals[-1].end_ns if self.intervals else 0
         return end_ns, end_ns
+
+    def touched(self, since_ns: int, until_ns: int) -> range:
+        """Return the numbers of the intervals that a span of time touches."""
+        first = max(bisect_right(self._begins_ns, since_ns) - 1, 0)
+        last = max(bisect_left(self._begins_ns, until_ns) - 1, first)
+        return range(first, last + 1)
 
     def has_load(self, stream: str, index: int) -> bool:
         """Was the stream to be at work in all of an interval?"""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple, Self, TypeVar
 
+from ldapslam.proto.fields import LATEST_TIMES
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.results.histogram import Histogram
 
@@ -90,8 +91,9 @@ class Responses(NamedTuple):
     waiting_since_ns: int
 
     def with_others(self, others: Responses) -> Responses:
-        latest = map(max, self[:3], others[:3])
-        return Responses(*latest, *map(_earliest, self[3:], others[3:]))
+        many = len(LATEST_TIMES)
+        latest = map(max, self[:many], others[:many])
+        return Responses(*latest, *map(_earliest, self[many:], others[many:]))
 
 
 def _earliest(*times_ns: int) -> int:

@@ -42,7 +42,6 @@ from ldapslam.reports.rules.operation_range import (
     Outcome,
     sooner,
 )
-from ldapslam.reports.rules.outages import outage_of
 from ldapslam.reports.uncertainty import share_interval
 from ldapslam.results.histogram import Histogram
 
@@ -476,7 +475,7 @@ def _judge_outage(
     threshold: Threshold, known: Judged, evidence: Evidence, stream: str
 ) -> Judged:
     """Uncertain where the directory may have been away while nobody looked."""
-    outage = outage_of(evidence, stream)
+    outage = evidence.outage_of(stream)
     longest_s, total_s = evidence.unseen_s(stream)
     window_s = evidence.window_of(stream).measure_s or math.inf
     most = {

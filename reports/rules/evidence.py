@@ -8,6 +8,7 @@ at work, else it would look slower the sooner it was through.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,7 +40,7 @@ from ldapslam.reports.rules.reconciliation import (
     reconcile,
     sent_requests,
 )
-from ldapslam.reports.streams import Window
+from ldapslam.reports.streams import Outage, Window
 from ldapslam.results.facts import AgentFacts, ReplicationFacts
 from ldapslam.results.records import EventRecord, RunRecord
 
@@ -99,7 +100,7 @@ def measured_s(
 #: Arrivals that wait at an instant, by chance: more than 44 do in 1 % of those at which
 #: all slots of an M/M/n queue at 90 % load are busy, whatever n is (0.9 ** 44).
 _BY_CHANCE = 50
-#: No response takes longer than so many usual ones, both of the most frequent operation
+#: A response is long if it takes this many usual times of the most frequent operation,
 #: and of the slowest.
 _USUAL_TIMES = 10
 _SLOW_TIMES = 3
@@ -122,6 +123,8 @@ class Evidence:
     #: What was read of servers and hosts.
     monitors: tuple[MonitorSummary, ...] = ()
     events: Sequence[EventRecord] = ()
+    #: Stream -> its outages (reports/rules/outages.py).
+    outages: Mapping[str, Outage] = field(default_factory=dict)
 
     @cached_property
     def streams(self) -> Mapping[str, PlannedStream]:
@@ -213,6 +216,10 @@ class Evidence:
             return replace(window, elapsed_s=None)
         return window
 
+    def outage_of(self, stream: str) -> Outage:
+        """When its connections were down, or its requests had no response."""
+        return self.outages.get(stream, Outage())
+
     def unsent_of(self, stream: str) -> float | None:
         """The arrivals that waited for a connection when the stream's load ended within
         the measure phase, or that phase, as a share of all that it had; None of streams
@@ -255,23 +262,25 @@ class Evidence:
             for one in (waiting[0] - 1, waiting[0])
         )
 
-    def usual_responses_s(self, stream: str) -> tuple[float, float]:
-        """How long a response usually takes: of the operation that there is most of,
-        and of the slowest one."""
-        operations = self.collected.operations
-        times_s = [
-            (operations[key].measured["completed"], self._usual_response_s(*key))
-            for key in operations
-            if key[0] == stream
-        ]
-        if not times_s:
-            return 0.0, 0.0
-        return max(times_s)[1], max(time_s for _, time_s in times_s)
+    def usual_response_s(self, stream: str) -> float:
+        """Return the usual response time of the most frequent operation."""
+        return max(self._usual_s[stream], default=(0, 0.0))[1]
 
     def long_response_s(self, stream: str) -> float:
-        """What takes longer is not as usual."""
-        usual_s, slowest_s = self.usual_responses_s(stream)
-        return max(_USUAL_TIMES * usual_s, _SLOW_TIMES * slowest_s)
+        """Return a time that no usual response takes."""
+        slowest_s = max((time_s for _, time_s in self._usual_s[stream]), default=0.0)
+        return max(
+            _USUAL_TIMES * self.usual_response_s(stream), _SLOW_TIMES * slowest_s
+        )
+
+    @cached_property
+    def _usual_s(self) -> Mapping[str, list[tuple[int, float]]]:
+        """Stream -> responses and usual response time of each operation."""
+        found: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+        for key, totals in self.collected.operations.items():
+            usual_s = self._usual_response_s(*key)
+            found[key[0]].append((totals.measured["completed"], usual_s))
+        return found
 
     def _usual_response_s(self, stream: str, operation: str) -> float:
         """The lowest median of the charts' points, so that what waited for a silence to

@@ -35,7 +35,6 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.distribution import us_of
 from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.rules.outages import outage_of
 from ldapslam.reports.uncertainty import (
     BATCHES,
     FEWEST_BATCHES,
@@ -205,7 +204,7 @@ class OperationRange:
         """That a longer run helps, and which length is enough if it goes on like this
         one; a stream that ends by itself is no longer in a longer run."""
         collected, stream = self._evidence.collected, self._key[0]
-        if outage := outage_of(self._evidence, stream).text:
+        if outage := self._evidence.outage_of(stream).text:
             return f"{outage}: a run without that tells"
         start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
         planned = self._evidence.run.plan.stream(stream)
@@ -437,7 +436,7 @@ class OperationRange:
         if met == {False}:
             return known._replace(outcome=Outcome.MISSED)
         if self._is_sound and len({holds(one) for one in without_chance}) == 1:
-            outage = outage_of(self._evidence, self._key[0]).text
+            outage = self._evidence.outage_of(self._key[0]).text
             return known._replace(remedy=outage or LONGER)
         remedy = sooner(self._evidence)
         return known._replace(detail=", ".join(reasons), remedy=remedy)

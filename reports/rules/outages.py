@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from ldapslam.reports.collect.timeline import NS_PER_S
@@ -29,7 +30,7 @@ _SHORTEST_OUTAGE_S = 0.999
 #: share of what is possible, as are 9 of 10 outages that begin between two requests.
 _LEAST_SILENCE_S = 0.01
 _LEAST_SHARE = 0.1
-#: What is possible is said beside what is certain, where it is this much longer.
+#: The possible length is shown, too, where it is longer than the certain one by this.
 _WIDE = 1.02
 
 
@@ -38,69 +39,89 @@ class Silence(NamedTuple):
 
     certain_ns: tuple[int, int]
     possible_ns: tuple[int, int]
-    #: Numbers of the intervals that it touches.
-    intervals: range
 
 
-def outage_of(evidence: Evidence, stream: str) -> Outage:
+class Lengths(NamedTuple):
+    """How much of a silence is an outage."""
+
+    certain_s: float
+    possible_s: float
+    #: How long the generator stood still meanwhile.
+    stalled_s: float
+
+
+#: Length of a silence and the span that it is of.
+Piece = tuple[float, tuple[int, int]]
+
+
+def with_outages(evidence: Evidence) -> Evidence:
+    """Return it with the outages of all streams."""
+    streams = {*evidence.streams, *evidence.collected.streams}
+    return replace(
+        evidence, outages={name: _outage_of(evidence, name) for name in streams}
+    )
+
+
+def _outage_of(evidence: Evidence, stream: str) -> Outage:
     window_s = evidence.window_of(stream).measure_s
-    connections = evidence.run.plan.stream(stream).connections
-    if not window_s or not connections:
+    planned = evidence.run.plan.stream(stream)
+    if not window_s or not planned.connections:
         return Outage()
     down_s = {
-        index: min(down_ns / NS_PER_S / connections, _length_s(evidence, index))
+        index: min(down_ns / NS_PER_S / planned.connections, _length_s(evidence, index))
         for index, down_ns in evidence.totals_of(stream).down_ns.items()
     }
-    # of clients that back off, nobody knows when it was back
-    backs_off = bool(evidence.run.plan.stream(stream).reconnect_wait_ns)
-    noticed_s = math.inf if backs_off else _NOTICED_S
-    outages = [(0.0, 0.0, 0.0), *_downs(evidence, down_s, noticed_s)]
-    stalls_s = [0.0]
-    out_s: tuple[defaultdict[int, float], ...] = defaultdict(float), defaultdict(float)
-    for silence in _silences(evidence, stream):
-        own_s = evidence.stalled_s(stream, silence.intervals)
-        lengths_s = _lengths_s(evidence, stream, silence, own_s)
-        if lengths_s[1]:
-            stalls_s.append(own_s)
-        outages.append((*lengths_s, silence.certain_ns[0] / NS_PER_S))
-        spans_ns = silence.certain_ns, silence.possible_ns
-        for silent_s, length_s, span_ns in zip(out_s, lengths_s, spans_ns, strict=True):
-            for index in silence.intervals:
-                share = _within_s(evidence, index, span_ns) * NS_PER_S
-                silent_s[index] += length_s * share / max(span_ns[1] - span_ns[0], 1)
-    least_s, most_s, at_s = max(outages)
-    certain_and_possible = {} if backs_off else down_s, down_s
-    total_s = [
-        sum(
-            min(max(downs_s.get(at, 0.0), silent_s[at]), _length_s(evidence, at))
-            for at in {*downs_s, *silent_s}
-        )
-        for downs_s, silent_s in zip(certain_and_possible, out_s, strict=True)
+    # nobody knows when the server was back before a client that backs off tried it
+    backs_off = bool(planned.reconnect_wait_ns)
+    silences = [
+        (silence, lengths)
+        for silence in _silences(evidence, stream)
+        if (lengths := _lengths(evidence, stream, silence)).possible_s
     ]
+    outages = [
+        (0.0, 0.0, 0.0),
+        *_downs(evidence, down_s, math.inf if backs_off else _NOTICED_S),
+        *((*lengths[:2], one.certain_ns[0] / NS_PER_S) for one, lengths in silences),
+    ]
+    least_s, most_s, at_s = max(outages)
+    certain = ((lengths.certain_s, one.certain_ns) for one, lengths in silences)
+    possible = ((lengths.possible_s, one.possible_ns) for one, lengths in silences)
+    total_s = (
+        _total_s(evidence, {} if backs_off else down_s, certain),
+        _total_s(evidence, down_s, possible),
+    )
     text = ""
     if least_s:
-        lengths = f"{least_s:.3g} s"
-        if most_s > _WIDE * least_s:
-            lengths = f"{least_s:.3g} to {most_s:.3g} s"
-        text = f"unavailable for {lengths} from about {at_s:+.3g} s"
+        end = f" to {most_s:.3g} s" if most_s > _WIDE * least_s else " s"
+        text = f"unavailable for {least_s:.3g}{end} from about {at_s:+.3g} s"
     return Outage(
         longest_s=(least_s, max(most for _, most, _ in outages)),
-        total_s=(total_s[0], total_s[1]),
+        total_s=total_s,
         share=(min(1.0, total_s[0] / window_s), min(1.0, total_s[1] / window_s)),
-        stalled_s=max(stalls_s),
+        stalled_s=max((lengths.stalled_s for _, lengths in silences), default=0.0),
         text=text,
+    )
+
+
+def _total_s(
+    evidence: Evidence, down_s: Mapping[int, float], silent: Iterable[Piece]
+) -> float:
+    """Add up outages, where they meet once."""
+    out_s: defaultdict[int, float] = defaultdict(float)
+    for length_s, (since_ns, until_ns) in silent:
+        for index in evidence.plan.touched(since_ns, until_ns):
+            start_ns, end_ns = evidence.plan.span_ns(index)
+            within_ns = min(end_ns, until_ns) - max(start_ns, since_ns)
+            out_s[index] += length_s * max(within_ns, 0) / max(until_ns - since_ns, 1)
+    return sum(
+        min(max(down_s.get(index, 0.0), out_s[index]), _length_s(evidence, index))
+        for index in {*down_s, *out_s}
     )
 
 
 def _length_s(evidence: Evidence, index: int) -> float:
     start_ns, end_ns = evidence.plan.span_ns(index)
     return (end_ns - start_ns) / NS_PER_S
-
-
-def _within_s(evidence: Evidence, index: int, span_ns: tuple[int, int]) -> float:
-    """How much of a span lies in an interval."""
-    start_ns, end_ns = evidence.plan.span_ns(index)
-    return max(min(end_ns, span_ns[1]) - max(start_ns, span_ns[0]), 0) / NS_PER_S
 
 
 def _downs(
@@ -119,29 +140,26 @@ def _downs(
         yield max(length_s - noticed_s, 0.0), length_s, start_ns / NS_PER_S
 
 
-def _lengths_s(
-    evidence: Evidence, stream: str, silence: Silence, own_s: float
-) -> tuple[float, float]:
-    """Return how much of a silence is an outage for certain, and possibly."""
-    usual_s, _ = evidence.usual_responses_s(stream)
+def _lengths(evidence: Evidence, stream: str, silence: Silence) -> Lengths:
+    """Not an outage: its lengths are 0."""
     since_ns, through_ns = silence.certain_ns
     after_ns, until_ns = silence.possible_ns
+    usual_s = evidence.usual_response_s(stream)
     certain_s = (through_ns - since_ns) / NS_PER_S - usual_s
     waited_s = (until_ns - since_ns) / NS_PER_S - usual_s
-    most_s = (until_ns - after_ns) / NS_PER_S
-    outage_s = min(_length_s(evidence, silence.intervals[-1]), _SHORTEST_OUTAGE_S)
-    if most_s <= outage_s:
-        return 0.0, 0.0
+    possible_s = (until_ns - after_ns) / NS_PER_S
+    touched = evidence.plan.touched(after_ns, until_ns)
+    outage_s = min(_length_s(evidence, touched[-1]), _SHORTEST_OUTAGE_S)
     shortest_s = max(
         _LEAST_SILENCE_S,
         evidence.long_response_s(stream),
-        min(_LEAST_SHARE * most_s, outage_s),
+        min(_LEAST_SHARE * possible_s, outage_s),
     )
-    least_s = certain_s - own_s
-    return (
-        least_s if least_s > shortest_s else 0.0,
-        most_s if waited_s > shortest_s else 0.0,
-    )
+    if possible_s <= outage_s or waited_s <= shortest_s:
+        return Lengths(0.0, 0.0, 0.0)
+    own_s = evidence.stalled_s(stream, touched)
+    certain_s -= own_s
+    return Lengths(certain_s if certain_s > shortest_s else 0.0, possible_s, own_s)
 
 
 def _silences(evidence: Evidence, stream: str) -> Iterator[Silence]:
@@ -155,31 +173,24 @@ def _silences(evidence: Evidence, stream: str) -> Iterator[Silence]:
     planned = evidence.run.plan.stream(stream)
     start_ns = max(start_ns, planned.start_ns)
     end_ns = min(end_ns, planned.end_ns or end_ns)
-    last = max(responses)
     found, last_ns = [], 0
-    for index, one in sorted(responses.items()):
-        # some of the agents that wait for nothing may have had responses
+    for _, one in sorted(responses.items()):
+        # agents that wait for nothing now may have had responses
         after_ns, since_ns = max(one[1], last_ns), max(one[2], last_ns)
-        found.append((index, after_ns, since_ns, *one[3:5]))
+        found.append((after_ns, since_ns, *one[3:5]))
         last_ns = max(last_ns, one.last_ns)
-    if since_ns := responses[last].waiting_since_ns:
-        after_ns = max(one.last_ns for one in responses.values())
-        since_ns = max(since_ns, after_ns)
-        last_ns = evidence.plan.span_ns(last)[1]
-        found.append((last, after_ns or since_ns, since_ns, last_ns, last_ns))
-    for last, *times_ns in found:
+    last = max(responses)
+    if waiting_ns := responses[last].waiting_since_ns:
+        waiting_ns, now_ns = max(waiting_ns, last_ns), evidence.plan.span_ns(last)[1]
+        found.append((last_ns or waiting_ns, waiting_ns, now_ns, now_ns))
+    for times_ns in found:
         after_ns, since_ns, through_ns, until_ns = (
             min(max(time_ns, start_ns), end_ns) for time_ns in times_ns
         )
-        if (until_ns - since_ns) / NS_PER_S < _LEAST_SILENCE_S:
-            continue
-        first = last
-        while first > 0 and evidence.plan.span_ns(first)[0] > after_ns:
-            first -= 1
-        if _was_seen(evidence, stream, range(first, last + 1)):
-            yield Silence(
-                (since_ns, through_ns), (after_ns, until_ns), range(first, last + 1)
-            )
+        if (until_ns - since_ns) / NS_PER_S >= _LEAST_SILENCE_S and _was_seen(
+            evidence, stream, evidence.plan.touched(after_ns, until_ns)
+        ):
+            yield Silence((since_ns, through_ns), (after_ns, until_ns))
 
 
 def _was_seen(evidence: Evidence, stream: str, intervals: range) -> bool:

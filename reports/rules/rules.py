@@ -34,7 +34,6 @@ from ldapslam.reports.collect.totals import (
     counter_title,
 )
 from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.rules.outages import outage_of
 from ldapslam.reports.rules.reconciliation import restarted, unread
 from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.facts import AgentFacts
@@ -218,7 +217,7 @@ def _data_present(evidence: Evidence) -> Finding:
         for key, totals in operations.items()
         if key not in with_data
         and not _needs_no_data(evidence, key[0], totals)
-        and not outage_of(evidence, key[0]).share[1] >= _UNAVAILABLE
+        and not evidence.outage_of(key[0]).share[1] >= _UNAVAILABLE
     ]
     observed = f"none: {_listed(empty)}" if empty else f"all {len(with_data)}"
     is_too_late = all(evidence.was_through_before(key[0]) for key in operations)

@@ -79,11 +79,11 @@ class Directory:
 
 
 @pytest.mark.parametrize(
-    ("number", "longest_s", "slack_ns"),
+    ("number", "shortest_s", "workers", "slack_ns"),
     [
-        # beside other tests
-        pytest.param(1, 0.4, 40 * MS, id="one"),
-        pytest.param(25, 5.0, MS // 2, id="25", marks=pytest.mark.accuracy),
+        # while other tests run
+        pytest.param(1, 0.4, 2, 40 * MS, id="one"),
+        pytest.param(25, 0.005, 1, MS // 2, id="25", marks=pytest.mark.accuracy),
     ],
 )
 @pytest.mark.parametrize("kind", [Directory.stall, Directory.restart])
@@ -95,13 +95,15 @@ def test_a_silence_is_within_its_ends(
     is_open: bool,
     kind: Callable[[Directory, float], None],
     number: int,
-    longest_s: float,
+    shortest_s: float,
+    workers: int,
     slack_ns: int,
     authority: Authority,
     tls: ssl.SSLContext,
 ) -> None:
     rng = np.random.default_rng([number, has_tls, is_open, kind is Directory.stall])
-    lengths_s = np.exp(rng.uniform(np.log(0.005), np.log(longest_s), number))
+    longest_s = 5.0 if number > 1 else shortest_s
+    lengths_s = np.exp(rng.uniform(np.log(shortest_s), np.log(longest_s), number))
     directory = Directory(tls if has_tls else None)
     settings = {"ca_file": str(authority.ca_file)} if has_tls else {}
     load = (
@@ -120,7 +122,7 @@ def test_a_silence_is_within_its_ends(
         time.sleep(_PAUSE_S)
 
     duration_s = sum(lengths_s) + (number + 2) * (_PAUSE_S + 0.3)
-    outcome = run(load, during=during, duration_ns=int(duration_s * S), workers=2)
+    outcome = run(load, during=during, duration_ns=int(duration_s * S), workers=workers)
     directory.close()
     usual_ns = outcome.histogram(SERVICE_TIME).percentile(50)
     assert usual_ns is not None
@@ -131,18 +133,21 @@ def test_a_silence_is_within_its_ends(
         directory.silent_ns, directory.back_ns, directory.resumed_ns, strict=True
     )
     for silent_ns, back_ns, resumed_ns in record:
+        most_ns = resumed_ns - silent_ns
+        # the interval in which it ended, by the server's clock or by the engine's
+        number = (resumed_ns - started_ns) // (100 * MS)
         told = max(
-            (
-                row
-                for row in rows
-                if row["silence_until_ns"] > silent_ns - started_ns
-                and row["silence_since_ns"] < resumed_ns - started_ns
-            ),
+            rows[number : number + 2],
             key=lambda row: row["silence_until_ns"] - row["silence_since_ns"],
+        )
+        is_it = (
+            told["silence_until_ns"] > silent_ns - started_ns
+            and told["silence_since_ns"] < resumed_ns - started_ns
         )
         certain_ns = told["silence_through_ns"] - told["silence_since_ns"] - usual_ns
         possible_ns = told["silence_until_ns"] - told["silence_after_ns"]
-        most_ns = resumed_ns - silent_ns
-        assert certain_ns <= most_ns + slack_ns
+        # only the longest silence of an interval is known
         assert possible_ns >= back_ns - silent_ns
-        assert possible_ns - certain_ns <= width_ns + slack_ns
+        assert not is_it or certain_ns <= most_ns + slack_ns
+        assert not is_it or possible_ns - certain_ns <= width_ns + slack_ns
+        assert is_it or most_ns < 100 * MS

@@ -15,6 +15,8 @@ from typing import Any
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
+    EARLIEST_TIMES,
+    LATEST_TIMES,
     OPERATION_COUNTERS,
     SET_UP_TIMES,
     STREAM_TIMES,
@@ -86,7 +88,7 @@ def by_record(
                 own = tuple(getattr(stream, name) for name in STREAM_TIMES)
                 of_stream = sums.responses[stream.stream]
                 both = zip(own, of_stream.get(record.index, own), strict=True)
-                choices = (max, max, max, min, min, min)
+                choices = [max] * len(LATEST_TIMES) + [min] * len(EARLIEST_TIMES)
                 of_stream[record.index] = tuple(
                     which(filter(None, times), default=0)
                     for which, times in zip(choices, both, strict=True)

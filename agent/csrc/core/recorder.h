@@ -145,9 +145,6 @@ struct slam_histogram *slam_op_record_outcome(struct slam_op_record *op,
 
 bool slam_op_record_is_empty(const struct slam_op_record *op);
 
-/* A client that sends nothing for so long after its request timed out has thought. */
-#define SLAM_THOUGHT_NS UINT64_C(10000000)
-
 /* A wait without any response; CLOCK_MONOTONIC. */
 struct slam_silence {
     uint64_t after_ns;   /* the last response before it */

@@ -104,7 +104,8 @@ count_no_response(struct slam_slot *slot, enum slam_outcome outcome, uint64_t no
         record, outcome, slot->intended_ns, slam_sent_ns(slot), now_ns);
 
     slam_slot_answered(slot);
-    slot->conn->flow->given_up_ns = slot->conn->flow->in_flight ? 0 : now_ns;
+    if (slot->conn->flow->in_flight == 0)
+        slot->conn->flow->wait.given_up_ns = now_ns;
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
 }
 
@@ -227,16 +228,17 @@ fail(struct slam_conn *conn, enum slam_cause cause, uint64_t now_ns)
 {
     struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
     uint64_t attempt_ns = conn->request.setup.total_ns;
+    uint64_t begun_ns = now_ns - attempt_ns;
     bool is_own = slam_cause_is_own(cause);
 
     slam_stream_record_failure(record, cause);
-    if (!is_own)
-        slam_flow_failed(conn->flow, now_ns - attempt_ns,
-                         conn->request.setup.connect_ns ? now_ns : now_ns - attempt_ns);
+    if (!is_own && !slam_flow_is_over(conn->flow))
+        slam_wait_failed(&conn->flow->wait, begun_ns,
+                         conn->request.setup.connect_ns ? now_ns : begun_ns);
     if (!is_away(conn->state)) /* the attempt's time counts too */
         *(is_own ? &record->unable_ns : &record->down_ns) += attempt_ns;
     slam_conn_move(conn, is_own ? SLAM_CONN_FAILED_HERE : SLAM_CONN_FAILED);
-    await_server(conn, now_ns - attempt_ns);
+    await_server(conn, begun_ns);
 }
 
 void
@@ -274,8 +276,8 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
     server->up_ns = now_ns;
-    if (flow->waiting_since_ns && flow->in_flight == 0 && flow->backlog_len == 0)
-        flow->given_up_ns = now_ns; /* who waits sends its request now */
+    if (flow->wait.since_ns && flow->in_flight == 0 && flow->backlog_len == 0)
+        flow->wait.given_up_ns = now_ns; /* who waits sends its request now */
     if (!server->is_mute)
         follow(flow, server, now_ns);
 }
@@ -340,7 +342,7 @@ lose(struct slam_conn *conn)
         if (slot->state != SLAM_SLOT_FREE && slot->state != SLAM_SLOT_TIMED_OUT)
             slam_session_end(slot);
     }
-    conn->flow->given_up_ns = 0; /* who waits for a connection waits on */
+    conn->flow->wait.given_up_ns = 0; /* who waits for a connection waits on */
     take_down(conn);
     if (conn->client == SLAM_CLIENT_BUSY)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
@@ -350,8 +352,8 @@ lose(struct slam_conn *conn)
     slam_conn_move(conn, SLAM_CONN_LOSE);
     server_of(conn)->is_mute = is_mute;
     /* one that answered no request was no better than a failed attempt */
-    if (is_mute)
-        conn->flow->failed_ns = now_ns;
+    if (is_mute && conn->flow->wait.since_ns)
+        slam_wait_failed(&conn->flow->wait, now_ns, now_ns);
     if (server_of(conn)->probe || is_mute)
         await_server(conn, conn->up_since_ns);
     else

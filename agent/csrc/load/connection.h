@@ -66,15 +66,8 @@ slam_slot_sent(struct slam_slot *slot)
     struct slam_flow *flow = slot->conn->flow;
 
     TAILQ_INSERT_TAIL(&flow->sent, slot, in_sent);
-    if (flow->given_up_ns &&
-        slam_since_ns(slot->sent_ns, flow->given_up_ns) > SLAM_THOUGHT_NS)
-        slam_flow_end_wait(flow, flow->given_up_ns);
-    flow->given_up_ns = 0;
     flow->in_flight++;
-    if (!flow->waiting_since_ns)
-        flow->waiting_since_ns = slot->sent_ns;
-    if (flow->failed_ns && !flow->resent_ns)
-        flow->resent_ns = slot->sent_ns;
+    slam_wait_sent(&flow->wait, slam_flow_stream_record(flow), slot->sent_ns);
 }
 
 static inline void

@@ -13,6 +13,7 @@
 #include "core/partition.h"
 #include "core/recorder.h"
 #include "core/thread.h"
+#include "core/wait.h"
 #include "ldap/connector.h"
 #include "ldap/pdu.h"
 #include "ldap/sasl.h"
@@ -165,13 +166,7 @@ struct slam_flow {
     uint64_t tallied_ns;    /* when their time was last added to the record */
     uint64_t in_flight;     /* sent, neither done, timed out nor lost */
     TAILQ_HEAD(, slam_slot) sent; /* by time of sending */
-    /* The later of the last response and of the first request that was sent after it
-     * and has none; 0: nothing waits. What is lost or timed out still waits. */
-    uint64_t waiting_since_ns;
-    uint64_t given_up_ns;  /* when the last of them timed out; 0: some are in flight */
-    uint64_t responded_ns; /* the last response; 0: none yet */
-    uint64_t failed_ns; /* the last failed attempt to connect of this wait; 0: none */
-    uint64_t resent_ns; /* the first request after it */
+    struct slam_wait wait;
 };
 
 /* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
@@ -302,40 +297,11 @@ slam_flow_stream_record(const struct slam_flow *flow)
     return &flow->worker->recorder.active->streams[flow->stream_index];
 }
 
-/* Ends the flow's wait, and begins another if requests are in flight: that which was
- * sent first waits since then, or since the last response. */
-static inline void
-slam_flow_end_wait(struct slam_flow *flow, uint64_t until_ns)
+/* When the oldest request in flight was sent; 0: none is. */
+static inline uint64_t
+slam_flow_oldest_ns(const struct slam_flow *flow)
 {
-    struct slam_silence silence = {
-        .after_ns = flow->responded_ns ? flow->responded_ns : flow->waiting_since_ns,
-        .since_ns = flow->waiting_since_ns,
-        .through_ns = until_ns,
-        .until_ns = until_ns,
-    };
-
-    /* between the last failed attempt and the next request, it may have been back */
-    if (flow->failed_ns)
-        silence.through_ns =
-            flow->failed_ns +
-            (flow->resent_ns ? slam_since_ns(until_ns, flow->resent_ns) : 0);
-    flow->failed_ns = flow->resent_ns = 0;
-    if (flow->waiting_since_ns)
-        slam_stream_record_silence(slam_flow_stream_record(flow), &silence);
-    flow->waiting_since_ns = 0;
-    if (flow->in_flight)
-        flow->waiting_since_ns =
-            slam_later_ns(slam_later_ns(until_ns, flow->responded_ns),
-                          TAILQ_FIRST(&flow->sent)->sent_ns);
-    flow->given_up_ns = 0;
-}
-
-/* A response came then, to whatever request. */
-static inline void
-slam_flow_responded(struct slam_flow *flow, uint64_t received_ns)
-{
-    slam_flow_end_wait(flow, received_ns);
-    flow->responded_ns = slam_later_ns(flow->responded_ns, received_ns);
+    return flow->in_flight ? TAILQ_FIRST(&flow->sent)->sent_ns : 0;
 }
 
 /* No session will begin any more, and none is under way. */
@@ -344,30 +310,6 @@ slam_flow_is_over(const struct slam_flow *flow)
 {
     return flow->ended ||
            (flow->sessions_left == 0 && flow->active == 0 && flow->backlog_len == 0);
-}
-
-/* A connection was asked for and not had: since then something waits. While it was
- * asked for, until the time of the failure, it may have come to be there. */
-static inline void
-slam_flow_failed(struct slam_flow *flow, uint64_t since_ns, uint64_t failed_ns)
-{
-    if (slam_flow_is_over(flow))
-        return;
-    if (!flow->waiting_since_ns)
-        flow->waiting_since_ns = since_ns;
-    flow->failed_ns = failed_ns;
-    flow->resent_ns = 0;
-}
-
-/* A request that was in flight is to have no response. */
-static inline void
-slam_flow_forget_wait(struct slam_flow *flow)
-{
-    if (!flow->in_flight)
-        flow->waiting_since_ns = 0;
-    else if (flow->waiting_since_ns)
-        flow->waiting_since_ns =
-            slam_later_ns(flow->waiting_since_ns, TAILQ_FIRST(&flow->sent)->sent_ns);
 }
 
 /* Brings the record's down_ns and unable_ns up to date. */

@@ -81,7 +81,7 @@ unbound(struct slam_slot *slot)
     record->completed++;
     record->succeeded++;
     slam_flow_stream_record(slot->conn->flow)->last_done_ns = slot->sent_ns;
-    slam_flow_forget_wait(slot->conn->flow);
+    slam_wait_forget(&slot->conn->flow->wait, slam_flow_oldest_ns(slot->conn->flow));
     slam_conn_move(slot->conn, SLAM_CONN_UNBIND);
     slam_session_no_response(slot, slot->sent_ns);
 }
@@ -190,7 +190,7 @@ send_abandon(struct slam_slot *slot, uint32_t op)
     slot->conn->has_abandoned = true;
     send_beside(slot, op, &slot->sent_ns);
     slam_flow_stream_record(flow)->last_done_ns = slot->sent_ns;
-    slam_flow_forget_wait(flow);
+    slam_wait_forget(&flow->wait, slam_flow_oldest_ns(flow));
 }
 
 void

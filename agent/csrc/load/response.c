@@ -64,6 +64,14 @@ keep_diagnostic(struct slam_op_record *record, uint32_t result_code,
         slam_op_record_diagnostic(record, result_code, text.at, text.len);
 }
 
+/* A message of a response ends the wait. */
+static void
+responded(struct slam_flow *flow, uint64_t received_ns)
+{
+    slam_wait_responded(&flow->wait, slam_flow_stream_record(flow), received_ns,
+                        slam_flow_oldest_ns(flow));
+}
+
 static void
 complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
          const struct slam_bytes *content, uint64_t done_ns)
@@ -93,7 +101,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     record_sequence(slot, outcome, received, h);
     slam_slot_answered(slot);
     slam_flow_stream_record(flow)->last_done_ns = done_ns;
-    slam_flow_responded(flow, received);
+    responded(flow, received);
     slot->conn->failures = 0;
     slam_request_advance(slot, op, outcome, received, done_ns);
 }
@@ -105,7 +113,7 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
     struct slam_conn *conn = slot->conn;
 
     slam_flow_stream_record(conn->flow)->late_responses++;
-    slam_flow_responded(conn->flow, done_ns);
+    responded(conn->flow, done_ns);
     conn->timed_out--;
     slam_conn_free_slot(slot, done_ns, done_ns);
 }
@@ -156,7 +164,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
 
         if (op->response_tag != SLAM_PDU_SEARCH_DONE)
             return false;
-        slam_flow_responded(flow, done_ns);
+        responded(flow, done_ns);
         if (slot->state == SLAM_SLOT_TIMED_OUT)
             return true;
         if (pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {

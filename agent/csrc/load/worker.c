@@ -51,20 +51,20 @@ must_leave(const struct slam_timeline *t)
 /* Brings the wait up to date at the end of an interval. A client that thinks, or has
  * ended, waits for nothing; one without a port waits for the generator's host. */
 static void
-update_wait(struct slam_flow *flow, uint64_t now_ns)
+update_wait(struct slam_flow *flow, struct slam_stream_record *stream, uint64_t now_ns)
 {
+    struct slam_wait *wait = &flow->wait;
     bool replaces = flow->connecting && !flow->stream->trace; /* those are due later */
 
     if (flow->in_flight)
         return;
     if (flow->unable_count)
-        flow->waiting_since_ns = 0;
-    else if (flow->backlog_len ||
-             (!slam_flow_is_over(flow) && (flow->down_count || replaces)))
-        flow->waiting_since_ns =
-            flow->waiting_since_ns ? flow->waiting_since_ns : now_ns;
-    else
-        slam_flow_end_wait(flow, flow->given_up_ns ? flow->given_up_ns : now_ns);
+        slam_wait_forget(wait, 0);
+    else if (flow->backlog_len == 0 &&
+             (slam_flow_is_over(flow) || !(flow->down_count || replaces)))
+        slam_wait_end(wait, stream, wait->given_up_ns ? wait->given_up_ns : now_ns);
+    else if (!wait->since_ns)
+        wait->since_ns = now_ns;
 }
 
 static bool
@@ -86,8 +86,8 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
         stream->in_flight = flow->in_flight;
         stream->backlog = flow->backlog_len;
         stream->connecting = flow->connecting;
-        update_wait(flow, now_ns);
-        stream->waiting_since_ns = flow->waiting_since_ns;
+        update_wait(flow, stream, now_ns);
+        stream->waiting_since_ns = flow->wait.since_ns;
     }
     record->cpu_ns = cpu_ns - worker->cpu_ns;
     record->run_queue_ns = run_queue_ns - worker->run_queue_ns;

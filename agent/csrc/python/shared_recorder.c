@@ -11,6 +11,7 @@
  * call puts what came due meanwhile into the backlog; nothing was taken out of it in
  * between, so it is as full, and drops as many, as if it had been kept all the time. */
 #include "core/clock.h"
+#include "core/wait.h"
 #include "load/engine.h"
 #include "load/pacer.h"
 #include "python/objects.h"
@@ -70,10 +71,8 @@ struct shared {
     uint64_t *backlog;
     uint64_t backlog_head;
     uint64_t backlog_len;
-    uint64_t waiting_since_ns; /* as in load/flow.h */
-    uint64_t responded_ns;
-    uint64_t given_up_ns;
-    uint32_t asked; /* of those under way, the directory itself */
+    struct slam_wait wait;
+    uint32_t asked; /* requests under way that are not observed */
     struct request *requests;
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
@@ -373,33 +372,6 @@ find(struct shared *s, uint64_t handle)
     return &s->requests[index];
 }
 
-static void
-end_wait(struct shared *s, uint64_t until_ns)
-{
-    const struct slam_silence silence = {
-        .after_ns = s->responded_ns ? s->responded_ns : s->waiting_since_ns,
-        .since_ns = s->waiting_since_ns,
-        .through_ns = until_ns,
-        .until_ns = until_ns,
-    };
-
-    if (s->waiting_since_ns)
-        slam_stream_record_silence(s->active->stream, &silence);
-    s->waiting_since_ns = s->given_up_ns = 0;
-}
-
-/* One more waits for the directory. */
-static void
-ask(struct shared *s, uint64_t sent_ns)
-{
-    if (s->given_up_ns && slam_since_ns(sent_ns, s->given_up_ns) > SLAM_THOUGHT_NS)
-        end_wait(s, s->given_up_ns);
-    s->given_up_ns = 0;
-    s->asked++;
-    if (!s->waiting_since_ns)
-        s->waiting_since_ns = sent_ns;
-}
-
 static PyObject *
 recorder_begin(PyObject *self, PyObject *args)
 {
@@ -425,8 +397,10 @@ recorder_begin(PyObject *self, PyObject *args)
                               .slot_free_ns = slot_free_ns,
                               .sent_ns = sent_ns};
         s->under_way++;
-        if (!observed)
-            ask(s, sent_ns);
+        if (!observed) {
+            s->asked++;
+            slam_wait_sent(&s->wait, s->active->stream, sent_ns);
+        }
         record->scheduled++;
         record->sent++;
         handle = (uint64_t)(r - s->requests) << 32 | r->generation;
@@ -454,8 +428,8 @@ recorder_update(PyObject *self, PyObject *args)
     if (r) {
         if (sent_ns > 0) {
             /* what came before it in the block was no wait for the directory */
-            if (s->waiting_since_ns == r->sent_ns)
-                s->waiting_since_ns = sent_ns;
+            if (s->wait.since_ns == r->sent_ns)
+                s->wait.since_ns = sent_ns;
             r->sent_ns = sent_ns;
         }
         r->requests += requests;
@@ -502,13 +476,10 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
     }
     s->under_way--;
     s->asked -= !r->observed;
-    if (answered && !r->observed) {
-        end_wait(s, done_ns);
-        s->responded_ns = slam_later_ns(s->responded_ns, done_ns);
-        s->waiting_since_ns = s->asked ? s->responded_ns : 0;
-    } else if (!r->observed && s->asked == 0) {
-        s->given_up_ns = done_ns;
-    }
+    if (answered && !r->observed)
+        slam_wait_responded(&s->wait, stream, done_ns, s->asked ? done_ns : 0);
+    else if (!r->observed && s->asked == 0)
+        s->wait.given_up_ns = done_ns;
     r->generation++;
     r->next_free = s->free_head;
     s->free_head = (uint32_t)(r - s->requests);
@@ -655,8 +626,9 @@ exchange(struct shared *s, bool final)
     stream->in_flight = s->under_way;
     stream->backlog = s->backlog_len;
     if (!s->asked)
-        end_wait(s, s->given_up_ns ? s->given_up_ns : now_ns);
-    stream->waiting_since_ns = s->waiting_since_ns;
+        slam_wait_end(&s->wait, stream,
+                      s->wait.given_up_ns ? s->wait.given_up_ns : now_ns);
+    stream->waiting_since_ns = s->wait.since_ns;
     slam_stream_record_since(stream, s->t0_ns);
     s->active = next;
     release(s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/clock.h"
 #include "core/recorder.h"
+#include "core/wait.h"
 #include "slam_test.h"
 
 #include <string.h>
@@ -159,7 +160,7 @@ test_a_silence_is_what_all_waited_for_that_waited(void)
     for (size_t i = 0; i < 3; i++) {
         slam_stream_record_clear(&own);
         if (longest[i][1]) {
-            /* shorter ones before and after it */
+            /* with shorter waits before and after it */
             waits(&own, 10, 20);
             waits(&own, longest[i][0], longest[i][1]);
             waits(&own, 950, 960);
@@ -184,6 +185,88 @@ test_a_silence_is_what_all_waited_for_that_waited(void)
     slam_stream_record_since(&all, 100);
     CHECK_EQ(all.silence.since_ns, 200);
     CHECK_EQ(all.silence.until_ns, 201);
+}
+
+/* What is recorded of a wait that ends then. */
+static struct slam_silence
+silence_of(const struct slam_wait *begun, uint64_t until_ns)
+{
+    static struct slam_stream_record stream;
+    struct slam_wait wait = *begun;
+
+    slam_stream_record_clear(&stream);
+    slam_wait_end(&wait, &stream, until_ns);
+    return stream.silence;
+}
+
+static void
+test_a_wait_goes_from_the_first_request_to_the_next_response(void)
+{
+    static struct slam_stream_record stream;
+    struct slam_wait wait = {.responded_ns = 100};
+    struct slam_silence silence;
+
+    slam_stream_record_clear(&stream);
+    slam_wait_sent(&wait, &stream, 200);
+    slam_wait_sent(&wait, &stream, 250);
+    silence = silence_of(&wait, 900);
+    CHECK_EQ(silence.after_ns, 100);
+    CHECK_EQ(silence.since_ns, 200);
+    CHECK_EQ(silence.through_ns, 900);
+    CHECK_EQ(silence.until_ns, 900);
+    /* the request of 250 waits on since the response */
+    slam_wait_responded(&wait, &stream, 900, 250);
+    CHECK_EQ(wait.since_ns, 900);
+    /* a stamp from before that: this request was sent later */
+    slam_wait_responded(&wait, &stream, 890, 950);
+    CHECK_EQ(wait.responded_ns, 900);
+    CHECK_EQ(wait.since_ns, 950);
+    slam_wait_forget(&wait, 970);
+    CHECK_EQ(wait.since_ns, 970);
+    slam_wait_forget(&wait, 0);
+    CHECK_EQ(wait.since_ns, 0);
+    CHECK_EQ(silence_of(&wait, 1000).until_ns, 0);
+}
+
+static void
+test_a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request(void)
+{
+    static struct slam_stream_record stream;
+    struct slam_wait wait = {.responded_ns = 100};
+
+    slam_stream_record_clear(&stream);
+    slam_wait_failed(&wait, 200, 210);
+    slam_wait_failed(&wait, 260, 270);
+    CHECK_EQ(silence_of(&wait, 900).since_ns, 200);
+    CHECK_EQ(silence_of(&wait, 900).through_ns, 270);
+    slam_wait_sent(&wait, &stream, 400);
+    slam_wait_sent(&wait, &stream, 500);
+    CHECK_EQ(silence_of(&wait, 900).through_ns, 270 + 500);
+    slam_wait_failed(&wait, 600, 610);
+    CHECK_EQ(silence_of(&wait, 900).through_ns, 610);
+    /* the next wait knows nothing of it */
+    slam_wait_responded(&wait, &stream, 900, 0);
+    slam_wait_sent(&wait, &stream, 1000);
+    CHECK_EQ(silence_of(&wait, 1300).through_ns, 1300);
+}
+
+static void
+test_a_client_that_thinks_does_not_wait(void)
+{
+    static struct slam_stream_record stream;
+    struct slam_wait wait = {.responded_ns = 100};
+
+    slam_stream_record_clear(&stream);
+    slam_wait_sent(&wait, &stream, 200);
+    wait.given_up_ns = 300;
+    slam_wait_sent(&wait, &stream, 300 + SLAM_THOUGHT_NS); /* at once */
+    CHECK_EQ(wait.since_ns, 200);
+    CHECK_EQ(stream.silence.until_ns, 0);
+    wait.given_up_ns = 400 + SLAM_THOUGHT_NS;
+    slam_wait_sent(&wait, &stream, 401 + 2 * SLAM_THOUGHT_NS);
+    CHECK_EQ(wait.since_ns, 401 + 2 * SLAM_THOUGHT_NS);
+    CHECK_EQ(stream.silence.since_ns, 200);
+    CHECK_EQ(stream.silence.until_ns, 400 + SLAM_THOUGHT_NS);
 }
 
 static void *
@@ -241,6 +324,9 @@ main(void)
     RUN(test_first_message_of_each_of_some_codes_is_kept);
     RUN(test_message_has_no_controls_and_is_cut_between_characters);
     RUN(test_a_silence_is_what_all_waited_for_that_waited);
+    RUN(test_a_wait_goes_from_the_first_request_to_the_next_response);
+    RUN(test_a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request);
+    RUN(test_a_client_that_thinks_does_not_wait);
     RUN(test_nothing_is_lost_between_two_threads);
     return SLAM_TEST_EXIT();
 }
