@@ -303,7 +303,7 @@ slam_conn_break(struct slam_conn *conn, enum slam_loss loss)
     if (conn->state == SLAM_CONN_BROKEN)
         return;
     if (conn->loss == SLAM_CAUSE_lost_otherwise)
-        conn->loss = loss;
+        conn->loss = (uint8_t)loss;
     slam_conn_move(conn, SLAM_CONN_BREAK);
     slam_conn_make_ready(conn);
 }
