@@ -101,12 +101,12 @@ def _no_entries(
     if found:
         succeeded = sum(one.counts["succeeded"] for one in found)
         empty = sum(one.counts["empty"] for one in found)
-        unpadded = empty_remedy(" ".join(one.about for one in searches))
+        references = sum(one.counts["references"] for one in found)
+        remedy = empty_remedy(" ".join(one.about for one in searches), references)
         yield (
             f"{about}: {empty} of {succeeded} searches found nothing"
-            f"{_where(found, met)}: draw values that the directory has (`ldapslam "
-            "new` does), check base, filter and who may read; where it is meant so, "
-            f"set the threshold {about}.empty" + f"; {unpadded}" * bool(unpadded)
+            f"{_where(found, met)}: {remedy}; where it is meant so, set the threshold "
+            f"{about}.empty"
         )
 
 

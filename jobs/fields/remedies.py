@@ -28,8 +28,8 @@ _REMEDIES = {
     34: r"check the DNs: a comma within a value is `\,`, and `dn::` of LDIF is base64",
     32: "{what} is not there, or {who} may not see it: {check}",
     48: "the server wants another bind than this one: `bind`, or -D",
-    49: "wrong passwords, or entries that do not exist: check the bind's `dn` and "
-    "`password`; `let` draws a number that is in both",
+    49: "wrong passwords, locked accounts, or entries that do not exist: check the "
+    "bind's `dn` and `password`; `let` draws a number that is in both",
     50: "{who} may not do that: change the server's access rules, or `bind` as "
     "somebody else (-D)",
     51: "the server has too much to do: less load, or fewer connections",
@@ -55,6 +55,10 @@ _ENTRY = (
 _SIZE_LIMIT, _STRONGER_AUTH = 4, 8
 #: A range of numbers as they are, without zeros after '%'; `[[` is no pattern.
 _UNPADDED = re.compile(r"(?<!\[)\[(-?\d+[-:]-?(\d+)(?:x\d+)?)\]")
+_NOTHING_FOUND = (
+    "is this the data that the job is for, and may its identity search each attribute "
+    "of the filter?"
+)
 
 
 def remedy_of(code: int, kind: str, who: str, size_limit: int = 0) -> str:
@@ -72,15 +76,15 @@ def remedy_of(code: int, kind: str, who: str, size_limit: int = 0) -> str:
     return _REMEDIES.get(code, "").format(what=what, check=check, who=who)
 
 
-def empty_remedy(about: str) -> str:
-    """For searches that found nothing: that numbers of their text (`about`) have no
-    leading zeros. Empty where they have, or there are none."""
+def empty_remedy(about: str, references: int = 0) -> str:
+    """For searches of this text that found nothing, with so many continuation
+    references."""
+    if references:
+        return f"{references:,} references came instead: search the servers they name"
     found = _UNPADDED.search(about)
     if found is None:
-        return ""
+        return _NOTHING_FOUND
     # wider than most of the numbers: of [1-1000] than all but the last
     digits = len(found[2]) + (found[2].strip("0") != "1")
-    return (
-        f"'{found[0]}' writes no leading zeros, [{found[1]}%{'0' * digits}] writes "
-        f"{digits} digits"
-    )
+    padded = f"[{found[1]}%{'0' * digits}] writes {digits} digits"
+    return f"{_NOTHING_FOUND} '{found[0]}' writes no leading zeros, {padded}"

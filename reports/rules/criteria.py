@@ -515,5 +515,4 @@ def _judge_unsent(
     due = evidence.arrivals_of(stream)
     if share_interval(known.value or 0.0, due).low <= threshold.limit:
         return known._replace(outcome=Outcome.MET)
-    detail = "overloaded: this many arrivals still waited for a connection"
-    return known._replace(detail=detail)
+    return known._replace(detail="no connection was free: so many still waited")

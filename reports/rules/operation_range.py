@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from ldapslam.base.causes import LOSS_CAUSES, causes_text
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.fields.remedies import BOUND_BEFORE, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
@@ -137,6 +138,7 @@ class OperationRange:
         self._is_disturbed = "generator_disturbed" in blamed
         self._wanted = evidence.plan.wanted_of(key)
         self._batches = batches_of(totals, evidence)
+        self._losses = evidence.collected.streams[key[0]].counters
 
     # Percentiles: the share of requests above the limit.
 
@@ -296,12 +298,9 @@ class OperationRange:
         remedy = self._remedy() if detail else ""
         shown = threshold.format(value)
         if threshold.metric == "empty" and value > threshold.limit:
-            detail = (
-                "searches found nothing: is this the data that the job is for, and may "
-                "its identity search each attribute of the filter?"
-            )
-            about = self._evidence.operation_plan(self._key).about
-            detail = " ".join(filter(None, (detail, empty_remedy(about))))
+            planned = self._evidence.operation_plan(self._key)
+            remedy = empty_remedy(planned.about, counts["references"])
+            detail = "searches found nothing"
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail, remedy)
         ends = best, worst
         return self._decide(known, ends, ends, reasons)
@@ -335,6 +334,8 @@ class OperationRange:
                 said[code_name(code)] = f' ("{text}")'
         for name in ("timed_out", "unresolved"):
             parts[counter_title(name)] += counts[name]
+        if losses := causes_text(self._losses, LOSS_CAUSES):
+            said[counter_title("unresolved")] = f" (connections lost: {losses})"
         texts = [
             f"{number:,} {name}{said.get(name, '')}"
             for name, number in parts.most_common(4)
@@ -342,7 +343,9 @@ class OperationRange:
         ]
         if counts["dropped"]:
             share = _percent(counts["dropped"] / max(counts["scheduled"], 1))
-            texts.insert(0, f"overloaded: {share} of arrivals could not be sent")
+            texts.insert(
+                0, f"no connection was free: {share} of arrivals were not sent"
+            )
         return ", ".join(texts)
 
     # Rates and means.

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ldap
@@ -27,7 +27,11 @@ from support.fake_ldap import (
     Request,
     answer,
     answer_with,
+    never,
     notice_of_disconnection,
+    reference,
+    result,
+    send_and_stay,
 )
 from support.invocation import with_json
 from support.lab import Lab
@@ -103,6 +107,9 @@ def leave_at_times(peer: Peer, request: Request) -> bool:
 
 DIRECTORIES: Mapping[str, Callable[[], FakeLdap]] = {
     "busy": lambda: FakeLdap(answer_with(51)),
+    "elsewhere": lambda: FakeLdap(send_and_stay(lambda r: reference(r) + result(r))),
+    "wrong": lambda: FakeLdap(send_and_stay(lambda r: result(replace(r, tag=0x66)))),
+    "mute": lambda: FakeLdap(never),
     "idle": lambda: FakeLdap(answer, on_connect=close_when_idle),
     "limited": lambda: FakeLdap(close_after_50),
     "leaving": lambda: FakeLdap(leave_at_times),
@@ -179,7 +186,7 @@ QUICK = {
     "slow": Situation("FAIL", "≥ ", delays=[(1, 150)], thresholds=(FAST,), run=SHORT),
     "overloaded": Situation(
         "FAIL",
-        "overloaded: ",
+        "no connection was free: ",
         load={**NARROW, "max_backlog": 50},
         delays=[(1, 10)],
         run=SHORT,
@@ -403,6 +410,9 @@ TARGETS_FAULT = {
         "FAIL", "noSuchObject", "389ds", operations=(MODIFY_NOBODY,)
     ),
     "busy": Situation("FAIL", "busy", "busy"),
+    "refers to other servers": Situation("FAIL", "references came", "elsewhere"),
+    "responses of another type": Situation("FAIL", "an invalid response", "wrong"),
+    "answers nothing": Situation("FAIL", "no connection was free", "mute"),
     "time-outs": Situation(
         "FAIL",
         "timed out",
@@ -419,7 +429,7 @@ TARGETS_FAULT = {
     ),
     "more than it carries, but served after the load": Situation(
         "FAIL",
-        "overloaded: ",
+        "no connection was free: ",
         load={**NARROW, "rate": "230/s"},
         delays=[(1, 10)],
         run={"drain": "10s"},
@@ -580,7 +590,7 @@ MIXTURES = {
     ),
     "overloaded, and the agent cut off for a while": Situation(
         "FAIL",
-        "overloaded: ",
+        "no connection was free: ",
         load={**NARROW, "max_backlog": 50},
         delays=[(1, 10)],
         act=lambda s: s.cut("a", 1.0),

@@ -117,7 +117,7 @@ def test_a_hidden_version_is_told_with_who_asked(
         (
             met("search", empty=6),
             "6 of 10 searches found nothing",
-            "`ldapslam new`",
+            "is this the data",
         ),
         (
             met("search", {32: 10}),

@@ -129,4 +129,5 @@ def test_files_of_dns_are_no_remedy_for_a_missing_base() -> None:
 )
 def test_a_range_without_a_width_may_lack_leading_zeros(about: str, told: str) -> None:
     remedy = empty_remedy(about)
-    assert f"{told} writes" in remedy if told else remedy == ""
+    assert f"{told} writes" in remedy if told else "writes" not in remedy
+    assert empty_remedy(about, 5).startswith("5 references")

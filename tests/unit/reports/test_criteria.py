@@ -442,7 +442,7 @@ OPERATIONS = [
         )
         for counter, number, says in (
             ("failed", 10, "200 busy"),
-            ("dropped", 50, "overloaded: 10%"),
+            ("dropped", 50, "no connection was free: 10%"),
             ("timed_out", 25, "timed out"),
         )
     ),
@@ -982,7 +982,7 @@ def test_arrivals_that_wait_when_the_phase_ends_are_an_overload(
     gauges = {second: {"backlog": number} for second, number in waiting.items()}
     summary = summary_of(state=gauges, **run)
     assert summary.streams[0].unsent == unsent
-    assert ("overloaded: " in "".join(summary.reasons)) == (unsent == 0.02)
+    assert ("no connection was free" in "".join(summary.reasons)) == (unsent == 0.02)
 
 
 def test_the_generator_is_not_to_blame_for_what_monitors_read() -> None:

@@ -444,7 +444,7 @@ def test_what_a_probe_observes_dilutes_no_share_and_its_marks_may_be_late() -> N
     summary = summary_of(Scenario(streams={"writers": watching}, edit=edit))
     assert broken(summary) == {}
     assert summary.reasons[0].startswith("threshold failed: writers.*.errors < 1%, was")
-    assert "overloaded: 5." in summary.reasons[0]
+    assert "no connection was free: 5." in summary.reasons[0]
 
 
 def failing(one: OperationRow) -> OperationRow:
