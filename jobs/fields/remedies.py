@@ -77,8 +77,8 @@ def remedy_of(code: int, kind: str, who: str, size_limit: int = 0) -> str:
 
 
 def empty_remedy(about: str, references: int = 0) -> str:
-    """For searches of this text that found nothing, with so many continuation
-    references."""
+    """For searches of this text that found nothing; `references`: how many continuation
+    references came."""
     if references:
         return f"{references:,} references came instead: search the servers they name"
     found = _UNPADDED.search(about)

@@ -515,4 +515,4 @@ def _judge_unsent(
     due = evidence.arrivals_of(stream)
     if share_interval(known.value or 0.0, due).low <= threshold.limit:
         return known._replace(outcome=Outcome.MET)
-    return known._replace(detail="no connection was free: so many still waited")
+    return known._replace(detail="no connection was free: these still waited")
