@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A test program is functions of no arguments and a main() that runs them: a failed
- * check prints where and with which values, ends its test, and makes the program fail.
- */
+/* A test program is a file of TEST(name) { … }, which run in their order; main() is
+ * here. A failed check prints where and with which values, ends its test, and makes the
+ * program fail. Files that a test writes stay in the folder of the build. */
 #ifndef SLAM_TEST_H
 #define SLAM_TEST_H
 
@@ -11,6 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
+struct slam_test {
+    const char *name;
+    void (*run)(void);
+    struct slam_test *next;
+};
+
+static struct slam_test *slam_tests;
+static struct slam_test **slam_last_test = &slam_tests;
 static int slam_test_failures;
 
 #define CHECK(condition)                                                               \
@@ -34,13 +42,28 @@ static int slam_test_failures;
         }                                                                              \
     } while (0)
 
-#define RUN(test)                                                                      \
-    do {                                                                               \
-        int before_ = slam_test_failures;                                              \
-        test();                                                                        \
-        printf("%s %s\n", slam_test_failures == before_ ? "ok  " : "FAIL", #test);     \
-    } while (0)
+/* Defines a test; main() runs it. */
+#define TEST(name)                                                                     \
+    static void name(void);                                                            \
+    __attribute__((constructor)) static void slam_add_##name(void)                     \
+    {                                                                                  \
+        static struct slam_test test = {#name, name, NULL};                            \
+                                                                                       \
+        *slam_last_test = &test;                                                       \
+        slam_last_test = &test.next;                                                   \
+    }                                                                                  \
+    static void name(void)
 
-#define SLAM_TEST_EXIT() (slam_test_failures == 0 ? 0 : 1)
+int
+main(void)
+{
+    for (const struct slam_test *test = slam_tests; test; test = test->next) {
+        int before = slam_test_failures;
+
+        test->run();
+        printf("%s %s\n", slam_test_failures == before ? "ok  " : "FAIL", test->name);
+    }
+    return slam_test_failures > 0;
+}
 
 #endif

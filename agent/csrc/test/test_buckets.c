@@ -23,8 +23,7 @@ packed(uint8_t *out)
     return len;
 }
 
-static void
-test_what_the_engine_packs_is_whole(void)
+TEST(what_the_engine_packs_is_whole)
 {
     uint8_t data[128];
 
@@ -32,8 +31,7 @@ test_what_the_engine_packs_is_whole(void)
     CHECK_EQ(slam_packed_check(data, SLAM_PACKED_HEADER + 12), 2);
 }
 
-static void
-test_damage_is_found(void)
+TEST(damage_is_found)
 {
     static const struct {
         size_t at;
@@ -58,12 +56,4 @@ test_damage_is_found(void)
     for (size_t len = packed(data) - 1; len > 0; len--)
         CHECK_EQ(slam_packed_check(data, len), -1);
     CHECK_EQ(slam_packed_check(data, packed(data) + 1), -1);
-}
-
-int
-main(void)
-{
-    RUN(test_what_the_engine_packs_is_whole);
-    RUN(test_damage_is_found);
-    return SLAM_TEST_EXIT();
 }

@@ -17,8 +17,7 @@ enum {
 };
 enum { NOT_STARTED, READY, BUSY, THINKING, NONE };
 
-static void
-test_every_edge_of_a_connection(void)
+TEST(every_edge_of_a_connection)
 {
     /* columns: connected, failed, failed here, drain, unbind, replace, break, lose,
      * follow, close */
@@ -50,8 +49,7 @@ test_every_edge_of_a_connection(void)
                      next[state][event]);
 }
 
-static void
-test_every_edge_of_a_client(void)
+TEST(every_edge_of_a_client)
 {
     /* columns: start, begin, free, think, wake */
     static const uint8_t next[SLAM_CLIENT_STATES][SLAM_CLIENT_EVENTS] = {
@@ -68,18 +66,8 @@ test_every_edge_of_a_client(void)
                      next[state][event]);
 }
 
-static void
-test_all_memory_of_zeros_is_a_connection_before_its_first_set_up(void)
+TEST(all_memory_of_zeros_is_a_connection_before_its_first_set_up)
 {
     CHECK_EQ(SLAM_CONN_CONNECTING, 0);
     CHECK_EQ(SLAM_CLIENT_NOT_STARTED, 0);
-}
-
-int
-main(void)
-{
-    RUN(test_every_edge_of_a_connection);
-    RUN(test_every_edge_of_a_client);
-    RUN(test_all_memory_of_zeros_is_a_connection_before_its_first_set_up);
-    return SLAM_TEST_EXIT();
 }

@@ -27,8 +27,7 @@ is(const struct slam_bytes *bytes, const char *text)
     return bytes->len == strlen(text) && memcmp(bytes->at, text, bytes->len) == 0;
 }
 
-static void
-test_dn_and_first_value_are_found_whatever_the_case(void)
+TEST(dn_and_first_value_are_found_whatever_the_case)
 {
     const uint8_t *cn = (const uint8_t *)"CN";
     struct slam_bytes found;
@@ -39,8 +38,7 @@ test_dn_and_first_value_are_found_whatever_the_case(void)
     CHECK(is(&found, "a"));
 }
 
-static void
-test_attribute_that_is_absent_or_empty_is_not_found(void)
+TEST(attribute_that_is_absent_or_empty_is_not_found)
 {
     struct slam_bytes found;
 
@@ -50,8 +48,7 @@ test_attribute_that_is_absent_or_empty_is_not_found(void)
                                   &found));
 }
 
-static void
-test_cookie_is_found_behind_other_controls(void)
+TEST(cookie_is_found_behind_other_controls)
 {
     struct slam_bytes cookie;
 
@@ -61,8 +58,7 @@ test_cookie_is_found_behind_other_controls(void)
     CHECK(!slam_content_cookie(entry, sizeof(entry), &cookie));
 }
 
-static void
-test_credentials_are_empty_where_there_are_none(void)
+TEST(credentials_are_empty_where_there_are_none)
 {
     static const uint8_t bare[] = {0x30, 0x0c, 0x02, 0x01, 0x07, 0x61, 0x07,
                                    0x0a, 0x01, 0x00, 0x04, 0x00, 0x04, 0x00};
@@ -75,8 +71,7 @@ test_credentials_are_empty_where_there_are_none(void)
     CHECK(!slam_content_credentials(entry, sizeof(entry), &credentials));
 }
 
-static void
-test_diagnostic_message_is_that_of_any_result(void)
+TEST(diagnostic_message_is_that_of_any_result)
 {
     static const uint8_t refusal[] = {0x30, 0x13, 0x02, 0x01, 0x07, 0x69, 0x0e,
                                       0x0a, 0x01, 0x35, 0x04, 0x02, 'o',  '=',
@@ -100,8 +95,7 @@ is_within(const struct slam_bytes *found, const uint8_t *bytes, size_t len)
            (found->at >= bytes && found->at + found->len <= bytes + len);
 }
 
-static void
-test_what_is_found_in_a_cut_message_stands_before_the_cut(void)
+TEST(what_is_found_in_a_cut_message_stands_before_the_cut)
 {
     struct slam_bytes found;
 
@@ -121,16 +115,4 @@ test_what_is_found_in_a_cut_message_stands_before_the_cut(void)
     for (size_t len = 0; len < sizeof(bind_response); len++)
         if (slam_content_credentials(bind_response, len, &found))
             CHECK_EQ(found.len, 0);
-}
-
-int
-main(void)
-{
-    RUN(test_dn_and_first_value_are_found_whatever_the_case);
-    RUN(test_attribute_that_is_absent_or_empty_is_not_found);
-    RUN(test_cookie_is_found_behind_other_controls);
-    RUN(test_credentials_are_empty_where_there_are_none);
-    RUN(test_diagnostic_message_is_that_of_any_result);
-    RUN(test_what_is_found_in_a_cut_message_stands_before_the_cut);
-    return SLAM_TEST_EXIT();
 }

@@ -198,6 +198,16 @@ prepare_and_start(void)
            slam_engine_start(engine, slam_clock_mono_ns() + 20 * MS, err) == SLAM_OK;
 }
 
+/* Starts a responder, and an engine with these streams; `other` may be NULL. */
+static bool
+start(const struct slam_delay *delay, size_t intervals,
+      const struct slam_stream_settings *stream,
+      const struct slam_stream_settings *other)
+{
+    return start_responder(delay) && create_engine(intervals) && add(stream) &&
+           (!other || add(other)) && prepare_and_start();
+}
+
 /* Reads every snapshot to the final one. */
 static bool
 collect(struct totals *t)
@@ -273,8 +283,7 @@ end(void)
     responder = NULL;
 }
 
-static void
-test_closed_and_open_streams_together_balance_with_the_responder(void)
+TEST(closed_and_open_streams_together_balance_with_the_responder)
 {
     struct slam_stream_settings closed = stream_config(false);
     struct slam_stream_settings open = stream_config(true);
@@ -282,11 +291,7 @@ test_closed_and_open_streams_together_balance_with_the_responder(void)
     struct totals t;
 
     closed.think_time_ns = MS;
-    CHECK(start_responder(NULL));
-    CHECK(create_engine(6));
-    CHECK(add(&closed));
-    CHECK(add(&open));
-    CHECK(prepare_and_start());
+    CHECK(start(NULL, 6, &closed, &open));
     CHECK(collect(&t));
     slam_responder_counts(responder, &counts);
     CHECK(is_balanced(&t));
@@ -302,18 +307,14 @@ test_closed_and_open_streams_together_balance_with_the_responder(void)
     end();
 }
 
-static void
-test_each_planned_interval_is_closed_though_control_reads_late(void)
+TEST(each_planned_interval_is_closed_though_control_reads_late)
 {
     static const struct timespec past_the_end = {.tv_sec = 1};
     struct slam_stream_settings closed = stream_config(false);
     struct totals t;
 
     closed.think_time_ns = MS;
-    CHECK(start_responder(NULL));
-    CHECK(create_engine(6));
-    CHECK(add(&closed));
-    CHECK(prepare_and_start());
+    CHECK(start(NULL, 6, &closed, NULL));
     nanosleep(&past_the_end, NULL);
     CHECK(collect(&t));
     CHECK(is_balanced(&t));
@@ -321,17 +322,13 @@ test_each_planned_interval_is_closed_though_control_reads_late(void)
     end();
 }
 
-static void
-test_stop_ends_a_run_early_with_balanced_books(void)
+TEST(stop_ends_a_run_early_with_balanced_books)
 {
     static const struct slam_delay delay = {1, 30 * MS};
     struct slam_stream_settings open = stream_config(true);
     const struct slam_snapshot *s;
 
-    CHECK(start_responder(&delay));
-    CHECK(create_engine(60));
-    CHECK(add(&open));
-    CHECK(prepare_and_start());
+    CHECK(start(&delay, 60, &open, NULL));
     CHECK_EQ(slam_engine_snapshot(engine, 0, ANSWER_TIMEOUT_NS, &s, err), 1);
     uint64_t sent = 0, dropped = 0, completed = 0, scheduled = 0;
     for (uint64_t i = 0;; i++) {
@@ -358,8 +355,7 @@ test_stop_ends_a_run_early_with_balanced_books(void)
 /* 24 slots of 30 ms take 800 of the 2,000 arrivals in a second. */
 static const struct slam_delay too_slow = {1, 30 * MS};
 
-static void
-test_what_was_due_before_the_end_is_sent_within_the_grace(void)
+TEST(what_was_due_before_the_end_is_sent_within_the_grace)
 {
     for (int way = 0; way < 3; way++) {
         struct slam_stream_settings open = stream_config(true);
@@ -369,10 +365,7 @@ test_what_was_due_before_the_end_is_sent_within_the_grace(void)
             open.end_ns = 100 * MS;
         if (way == 2) /* a connection that has ended has a successor while some wait */
             open.connection.reconnect_operations = 1;
-        CHECK(start_responder(&too_slow));
-        CHECK(create_engine(4));
-        CHECK(add(&open));
-        CHECK(prepare_and_start());
+        CHECK(start(&too_slow, 4, &open, NULL));
         CHECK(collect(&t));
         CHECK(is_balanced(&t));
         CHECK(t.scheduled > 100);
@@ -381,8 +374,7 @@ test_what_was_due_before_the_end_is_sent_within_the_grace(void)
     }
 }
 
-static void
-test_what_waits_after_the_grace_is_dropped(void)
+TEST(what_waits_after_the_grace_is_dropped)
 {
     for (int early = 0; early < 2; early++) {
         struct slam_stream_settings open = stream_config(true);
@@ -411,19 +403,14 @@ test_what_waits_after_the_grace_is_dropped(void)
     }
 }
 
-static void
-test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
+TEST(server_that_leaves_is_counted_and_engine_ends_cleanly)
 {
     static const struct slam_delay delay = {1, 10 * SLAM_NS_PER_S};
     struct slam_stream_settings closed = stream_config(false);
     struct slam_stream_settings open = stream_config(true);
     struct totals t;
 
-    CHECK(start_responder(&delay));
-    CHECK(create_engine(4));
-    CHECK(add(&closed));
-    CHECK(add(&open));
-    CHECK(prepare_and_start());
+    CHECK(start(&delay, 4, &closed, &open));
     struct timespec pause = {.tv_nsec = 150 * (long)MS};
     nanosleep(&pause, NULL);
     slam_responder_destroy(responder);
@@ -437,8 +424,7 @@ test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
     end();
 }
 
-static void
-test_step_of_the_wall_clock_costs_no_stamp(void)
+TEST(step_of_the_wall_clock_costs_no_stamp)
 {
     static const struct timespec in_the_interval = {.tv_nsec = 200 * (long)MS};
     struct slam_stream_settings closed = stream_config(false);
@@ -464,8 +450,7 @@ test_step_of_the_wall_clock_costs_no_stamp(void)
     end();
 }
 
-static void
-test_responses_of_one_read_share_its_stamp(void)
+TEST(responses_of_one_read_share_its_stamp)
 {
     for (int many = 0; many < 2; many++) {
         struct slam_stream_settings config = stream_config(many);
@@ -473,10 +458,7 @@ test_responses_of_one_read_share_its_stamp(void)
         const struct slam_snapshot *s = NULL;
         uint64_t shared = 0, completed = 0;
 
-        CHECK(start_responder(NULL));
-        CHECK(create_engine(2));
-        CHECK(add(&config));
-        CHECK(prepare_and_start());
+        CHECK(start(NULL, 2, &config, NULL));
         /* what is sent in the pause is answered by one write */
         nanosleep(&pause, NULL);
         slam_responder_pause(responder);
@@ -514,8 +496,7 @@ collect_times(uint64_t sums[SLAM_METRICS], uint64_t *disconnects)
     return true;
 }
 
-static void
-test_wait_for_a_connection_that_was_lost_is_in_no_response_time(void)
+TEST(wait_for_a_connection_that_was_lost_is_in_no_response_time)
 {
     /* one request in five is never answered, and its connection lost by that */
     static const struct slam_delay delays[] = {{4, MS}, {1, 10 * SLAM_NS_PER_S}};
@@ -538,39 +519,30 @@ test_wait_for_a_connection_that_was_lost_is_in_no_response_time(void)
     }
 }
 
-static void
-test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned(void)
+TEST(client_does_not_wait_for_a_connection_that_is_replaced_as_planned)
 {
     struct slam_stream_settings closed = stream_config(false);
     uint64_t sums[SLAM_METRICS], disconnects;
 
     closed.connection.reconnect_operations = 1;
-    CHECK(start_responder(NULL));
-    CHECK(create_engine(3));
-    CHECK(add(&closed));
-    CHECK(prepare_and_start());
+    CHECK(start(NULL, 3, &closed, NULL));
     CHECK(collect_times(sums, &disconnects));
     CHECK_EQ(disconnects, 0);
     CHECK_EQ(sums[SLAM_RESPONSE_TIME], sums[SLAM_SERVICE_TIME] + sums[SLAM_SEND_LAG]);
     end();
 }
 
-static void
-test_destroy_in_mid_run_joins_every_thread(void)
+TEST(destroy_in_mid_run_joins_every_thread)
 {
     struct slam_stream_settings closed = stream_config(false);
 
-    CHECK(start_responder(NULL));
-    CHECK(create_engine(60));
-    CHECK(add(&closed));
-    CHECK(prepare_and_start());
+    CHECK(start(NULL, 60, &closed, NULL));
     struct timespec pause = {.tv_nsec = 100 * (long)MS};
     nanosleep(&pause, NULL);
     end();
 }
 
-static void
-test_closed_port_fails_prepare_with_uri_and_stage(void)
+TEST(closed_port_fails_prepare_with_uri_and_stage)
 {
     struct slam_stream_settings closed = stream_config(false);
     struct slam_conn_error error = {0};
@@ -601,8 +573,7 @@ static const uint8_t add_program[] = {0x03, 0x68, 0x03, 0x04, 0x02, 0x00, 0x00, 
 static const struct slam_value_source variable_0 = {.kind = SLAM_VALUE_VARIABLE,
                                                     .lo = 0};
 
-static void
-test_there_are_as_many_addresses_as_uris(void)
+TEST(there_are_as_many_addresses_as_uris)
 {
     static const char *const addresses[] = {"127.0.0.1/1", "127.0.0.1/1"};
     struct slam_stream_settings config = stream_config(false);
@@ -616,8 +587,7 @@ test_there_are_as_many_addresses_as_uris(void)
     end();
 }
 
-static void
-test_session_runs_its_steps_with_pauses_and_ends_its_connection(void)
+TEST(session_runs_its_steps_with_pauses_and_ends_its_connection)
 {
     static const struct slam_step_config steps[] = {
         {0, 0}, {0, 2 * MS}, {0, 0}, {1, 1 * MS}};
@@ -646,8 +616,7 @@ test_session_runs_its_steps_with_pauses_and_ends_its_connection(void)
     end();
 }
 
-static void
-test_capture_is_used_by_the_next_step(void)
+TEST(capture_is_used_by_the_next_step)
 {
     static const struct slam_step_config steps[] = {{0, 0}, {1, 0}};
     static const struct slam_capture_config dn = {.variable = 0};
@@ -686,8 +655,7 @@ test_capture_is_used_by_the_next_step(void)
     }
 }
 
-static void
-test_request_that_is_not_awaited_is_abandoned(void)
+TEST(request_that_is_not_awaited_is_abandoned)
 {
     static const struct slam_delay slow = {1, 10 * SLAM_NS_PER_S};
     static const struct slam_step_config steps[] = {{0, 0}, {1, 5 * MS}};
@@ -727,8 +695,7 @@ test_request_that_is_not_awaited_is_abandoned(void)
     }
 }
 
-static void
-test_connection_for_each_operation_and_a_number_of_them(void)
+TEST(connection_for_each_operation_and_a_number_of_them)
 {
     for (int open = 0; open < 2; open++) {
         struct slam_stream_settings config = stream_config(open);
@@ -737,10 +704,7 @@ test_connection_for_each_operation_and_a_number_of_them(void)
 
         config.connection.reconnect_operations = 1;
         config.total_operations = 200;
-        CHECK(start_responder(NULL));
-        CHECK(create_engine(60));
-        CHECK(add(&config));
-        CHECK(prepare_and_start());
+        CHECK(start(NULL, 60, &config, NULL));
         CHECK(collect(&t));
         counts = counts_after(t.unbinds);
         CHECK(is_balanced(&t));
@@ -754,8 +718,7 @@ test_connection_for_each_operation_and_a_number_of_them(void)
     }
 }
 
-static void
-test_connections_are_replaced_after_their_time_and_set_up_one_by_one(void)
+TEST(connections_are_replaced_after_their_time_and_set_up_one_by_one)
 {
     struct slam_stream_settings config = stream_config(false);
     struct slam_responder_counts counts;
@@ -782,8 +745,7 @@ test_connections_are_replaced_after_their_time_and_set_up_one_by_one(void)
     end();
 }
 
-static void
-test_stream_of_its_own_time_begins_and_ends_within_the_run(void)
+TEST(stream_of_its_own_time_begins_and_ends_within_the_run)
 {
     for (int open = 0; open < 2; open++) {
         struct slam_stream_settings config = stream_config(open);
@@ -794,10 +756,7 @@ test_stream_of_its_own_time_begins_and_ends_within_the_run(void)
         config.start_ns = open ? 0 : 250 * MS;
         config.end_ns = 400 * MS;
         config.think_time_ns = MS;
-        CHECK(start_responder(NULL));
-        CHECK(create_engine(6));
-        CHECK(add(&config));
-        CHECK(prepare_and_start());
+        CHECK(start(NULL, 6, &config, NULL));
         for (uint64_t i = 0; s == NULL || !s->final; i++) {
             CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err), 1);
             CHECK(i < 7);
@@ -812,8 +771,7 @@ test_stream_of_its_own_time_begins_and_ends_within_the_run(void)
     }
 }
 
-static void
-test_deletes_take_what_adds_put_into_the_ledger(void)
+TEST(deletes_take_what_adds_put_into_the_ledger)
 {
     static const struct slam_step_config add_step = {0, 0}, delete_step = {1, 0};
     static const struct slam_value_source unique = {.kind = SLAM_VALUE_UNIQUE,
@@ -869,30 +827,4 @@ test_deletes_take_what_adds_put_into_the_ledger(void)
         CHECK_EQ(unlink(path), 0);
     }
     CHECK_EQ(rmdir(folder), 0);
-}
-
-int
-main(void)
-{
-    RUN(test_closed_and_open_streams_together_balance_with_the_responder);
-    RUN(test_each_planned_interval_is_closed_though_control_reads_late);
-    RUN(test_stop_ends_a_run_early_with_balanced_books);
-    RUN(test_what_was_due_before_the_end_is_sent_within_the_grace);
-    RUN(test_what_waits_after_the_grace_is_dropped);
-    RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
-    RUN(test_step_of_the_wall_clock_costs_no_stamp);
-    RUN(test_responses_of_one_read_share_its_stamp);
-    RUN(test_wait_for_a_connection_that_was_lost_is_in_no_response_time);
-    RUN(test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned);
-    RUN(test_destroy_in_mid_run_joins_every_thread);
-    RUN(test_closed_port_fails_prepare_with_uri_and_stage);
-    RUN(test_there_are_as_many_addresses_as_uris);
-    RUN(test_session_runs_its_steps_with_pauses_and_ends_its_connection);
-    RUN(test_capture_is_used_by_the_next_step);
-    RUN(test_request_that_is_not_awaited_is_abandoned);
-    RUN(test_connection_for_each_operation_and_a_number_of_them);
-    RUN(test_connections_are_replaced_after_their_time_and_set_up_one_by_one);
-    RUN(test_stream_of_its_own_time_begins_and_ends_within_the_run);
-    RUN(test_deletes_take_what_adds_put_into_the_ledger);
-    return SLAM_TEST_EXIT();
 }

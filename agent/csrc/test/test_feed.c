@@ -5,9 +5,8 @@
 #include "template/template.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-static char path[] = "/tmp/slam-feed-XXXXXX";
+static const char path[] = "feed.txt";
 static char err[SLAM_ERR_LEN];
 
 static void
@@ -28,8 +27,7 @@ line_is(const struct slam_feed *feed, uint32_t i, const char *expected)
     return len == strlen(expected) && memcmp(line, expected, len) == 0;
 }
 
-static void
-test_lines_end_with_lf_cr_lf_or_the_file(void)
+TEST(lines_end_with_lf_cr_lf_or_the_file)
 {
     struct slam_feeds feeds = {0};
     const struct slam_feed *feed = NULL;
@@ -45,8 +43,7 @@ test_lines_end_with_lf_cr_lf_or_the_file(void)
     slam_feeds_close(&feeds);
 }
 
-static void
-test_byte_order_mark_is_no_part_of_the_first_line(void)
+TEST(byte_order_mark_is_no_part_of_the_first_line)
 {
     struct slam_feeds feeds = {0};
     const struct slam_feed *feed = NULL;
@@ -60,8 +57,7 @@ test_byte_order_mark_is_no_part_of_the_first_line(void)
     slam_feeds_close(&feeds);
 }
 
-static void
-test_path_is_opened_once(void)
+TEST(path_is_opened_once)
 {
     struct slam_feeds feeds = {0};
     const struct slam_feed *first = NULL, *second = NULL;
@@ -73,8 +69,7 @@ test_path_is_opened_once(void)
     slam_feeds_close(&feeds);
 }
 
-static void
-test_file_without_use_is_refused_with_the_reason(void)
+TEST(file_without_use_is_refused_with_the_reason)
 {
     static char line[SLAM_FEED_LINE_MAX + 3] = "a\n";
     struct slam_feeds feeds = {0};
@@ -99,13 +94,14 @@ test_file_without_use_is_refused_with_the_reason(void)
     slam_feeds_close(&feeds);
 }
 
-static void
-test_lines_become_values_at_random_or_in_turn(void)
+TEST(lines_become_values_at_random_or_in_turn)
 {
     static const uint8_t program[] = "\x02\x00\x00\x01\x01\x00\x00\x00 \x02\x01\x00";
     struct slam_value_source sources[] = {
-        {.kind = SLAM_VALUE_FILE_SEQUENCE, .data = (uint8_t *)path, .data_len = 21},
-        {.kind = SLAM_VALUE_FILE_RANDOM, .data = (uint8_t *)path, .data_len = 21}};
+        {.kind = SLAM_VALUE_FILE_SEQUENCE,
+         .data = (const uint8_t *)path,
+         .data_len = 8},
+        {.kind = SLAM_VALUE_FILE_RANDOM, .data = (const uint8_t *)path, .data_len = 8}};
     struct slam_partition_cursor states[2] = {0};
     struct slam_rng rng;
     const struct slam_partition partition = {
@@ -136,17 +132,4 @@ test_lines_become_values_at_random_or_in_turn(void)
     CHECK(abs(random_c - 1000) < 6 * 26); /* sqrt(3000 * 1/3 * 2/3) = 25.8 */
     slam_template_destroy(op);
     slam_feeds_close(&feeds);
-}
-
-int
-main(void)
-{
-    close(mkstemp(path));
-    RUN(test_lines_end_with_lf_cr_lf_or_the_file);
-    RUN(test_byte_order_mark_is_no_part_of_the_first_line);
-    RUN(test_path_is_opened_once);
-    RUN(test_file_without_use_is_refused_with_the_reason);
-    RUN(test_lines_become_values_at_random_or_in_turn);
-    unlink(path);
-    return SLAM_TEST_EXIT();
 }

@@ -8,8 +8,7 @@ struct element {
     uint32_t number;
 };
 
-static void
-test_elements_come_out_in_the_order_of_their_times(void)
+TEST(elements_come_out_in_the_order_of_their_times)
 {
     struct slam_heap heap = {.element_bytes = sizeof(struct element), .max_len = 5000};
     struct slam_rng rng;
@@ -37,8 +36,7 @@ test_elements_come_out_in_the_order_of_their_times(void)
     slam_heap_destroy(&heap);
 }
 
-static void
-test_full_heap_takes_nothing_more(void)
+TEST(full_heap_takes_nothing_more)
 {
     struct slam_heap heap = {.element_bytes = sizeof(struct element), .max_len = 1};
     struct element element = {7, 1};
@@ -48,12 +46,4 @@ test_full_heap_takes_nothing_more(void)
     slam_heap_pop(&heap, &element);
     CHECK(slam_heap_push(&heap, &element));
     slam_heap_destroy(&heap);
-}
-
-int
-main(void)
-{
-    RUN(test_elements_come_out_in_the_order_of_their_times);
-    RUN(test_full_heap_takes_nothing_more);
-    return SLAM_TEST_EXIT();
 }

@@ -11,8 +11,7 @@
 
 #define PAUSE_NS UINT64_C(80000000)
 
-static void
-test_takes_maximum_and_sum_of_stalls(void)
+TEST(takes_maximum_and_sum_of_stalls)
 {
     struct slam_hiccup_record record = {0};
     struct slam_hiccups taken;
@@ -59,8 +58,7 @@ measure_until_told(int begun, int go_on, int told)
     _exit(write(told, &taken, sizeof(taken)) == sizeof(taken) ? 0 : 1);
 }
 
-static void
-test_sees_that_its_process_was_stopped(void)
+TEST(sees_that_its_process_was_stopped)
 {
     struct timespec pause = slam_clock_timespec(PAUSE_NS);
     struct slam_hiccups taken = {0};
@@ -84,12 +82,4 @@ test_sees_that_its_process_was_stopped(void)
     CHECK_EQ(status, 0);
     CHECK(taken.max_ns >= PAUSE_NS - SLAM_HICCUP_SLEEP_NS);
     CHECK(taken.stalled_ns >= taken.max_ns);
-}
-
-int
-main(void)
-{
-    RUN(test_takes_maximum_and_sum_of_stalls);
-    RUN(test_sees_that_its_process_was_stopped);
-    return SLAM_TEST_EXIT();
 }

@@ -16,8 +16,7 @@ clear(struct slam_histogram *h)
 
 static struct slam_histogram a, b, whole; /* too large for the stack */
 
-static void
-test_index_follows_the_hdr_layout(void)
+TEST(index_follows_the_hdr_layout)
 {
     static const struct {
         uint64_t us;
@@ -40,8 +39,7 @@ test_index_follows_the_hdr_layout(void)
     CHECK(slam_histogram_index(SLAM_HISTOGRAM_MAX_US) < SLAM_HISTOGRAM_BUCKETS);
 }
 
-static void
-test_index_grows_by_steps_of_one_and_keeps_three_digits(void)
+TEST(index_grows_by_steps_of_one_and_keeps_three_digits)
 {
     uint32_t previous = 0;
     uint64_t lowest = 0; /* of the bucket */
@@ -57,8 +55,7 @@ test_index_grows_by_steps_of_one_and_keeps_three_digits(void)
     }
 }
 
-static void
-test_values_keep_their_exact_minimum_maximum_and_sum(void)
+TEST(values_keep_their_exact_minimum_maximum_and_sum)
 {
     clear(&a);
     slam_histogram_record(&a, 1999);
@@ -73,8 +70,7 @@ test_values_keep_their_exact_minimum_maximum_and_sum(void)
     CHECK_EQ(a.counts[slam_histogram_index(5000)], 1);
 }
 
-static void
-test_values_above_an_hour_are_counted_and_not_clipped(void)
+TEST(values_above_an_hour_are_counted_and_not_clipped)
 {
     clear(&a);
     slam_histogram_record(&a, MAX_NS + 999); /* the last us that fits */
@@ -101,8 +97,7 @@ fill(struct slam_histogram *h, uint64_t sequence, int values)
     }
 }
 
-static void
-test_merged_histograms_equal_the_histogram_of_the_union(void)
+TEST(merged_histograms_equal_the_histogram_of_the_union)
 {
     clear(&a);
     clear(&b);
@@ -114,8 +109,7 @@ test_merged_histograms_equal_the_histogram_of_the_union(void)
     CHECK(memcmp(&a, &whole, sizeof(a)) == 0);
 }
 
-static void
-test_merging_an_empty_histogram_changes_nothing(void)
+TEST(merging_an_empty_histogram_changes_nothing)
 {
     clear(&a);
     clear(&b);
@@ -137,8 +131,7 @@ read_le(const uint8_t *at, unsigned int bytes)
     return value;
 }
 
-static void
-test_packed_bytes_hold_every_bucket_and_counter(void)
+TEST(packed_bytes_hold_every_bucket_and_counter)
 {
     clear(&a);
     clear(&whole);
@@ -170,8 +163,7 @@ test_packed_bytes_hold_every_bucket_and_counter(void)
     free(packed);
 }
 
-static void
-test_empty_and_overflowed_histograms_pack_without_buckets(void)
+TEST(empty_and_overflowed_histograms_pack_without_buckets)
 {
     uint8_t packed[48];
 
@@ -185,8 +177,7 @@ test_empty_and_overflowed_histograms_pack_without_buckets(void)
     CHECK_EQ(read_le(packed + 16, 8), 1);
 }
 
-static void
-test_reset_empties_what_was_recorded(void)
+TEST(reset_empties_what_was_recorded)
 {
     clear(&a);
     clear(&b);
@@ -197,19 +188,4 @@ test_reset_empties_what_was_recorded(void)
     slam_histogram_record(&a, UINT64_MAX);
     slam_histogram_reset(&a);
     CHECK(memcmp(&a, &b, sizeof(a)) == 0);
-}
-
-int
-main(void)
-{
-    RUN(test_index_follows_the_hdr_layout);
-    RUN(test_index_grows_by_steps_of_one_and_keeps_three_digits);
-    RUN(test_values_keep_their_exact_minimum_maximum_and_sum);
-    RUN(test_values_above_an_hour_are_counted_and_not_clipped);
-    RUN(test_merged_histograms_equal_the_histogram_of_the_union);
-    RUN(test_merging_an_empty_histogram_changes_nothing);
-    RUN(test_packed_bytes_hold_every_bucket_and_counter);
-    RUN(test_empty_and_overflowed_histograms_pack_without_buckets);
-    RUN(test_reset_empties_what_was_recorded);
-    return SLAM_TEST_EXIT();
 }

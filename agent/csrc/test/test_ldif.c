@@ -97,8 +97,7 @@ out:
     return text;
 }
 
-static void
-test_entries_come_before_those_below_them(void)
+TEST(entries_come_before_those_below_them)
 {
     const struct slam_ldif_node nodes[] = {NODE(SLAM_LDIF_NO_PARENT, 1, root),
                                            NODE(0, 2, child), NODE(1, 2, grandchild)};
@@ -116,8 +115,7 @@ test_entries_come_before_those_below_them(void)
     free(text);
 }
 
-static void
-test_bytes_do_not_depend_on_the_threads(void)
+TEST(bytes_do_not_depend_on_the_threads)
 {
     const struct slam_ldif_node nodes[] = {NODE(SLAM_LDIF_NO_PARENT, 1, root),
                                            NODE(0, 37, child), NODE(1, 501, grandchild),
@@ -139,8 +137,7 @@ test_bytes_do_not_depend_on_the_threads(void)
 }
 
 /* One entry longer than any buffer, between others. */
-static void
-test_entry_longer_than_the_buffers_is_written_in_order(void)
+TEST(entry_longer_than_the_buffers_is_written_in_order)
 {
     static const char huge[] = "\x0f\x00\x00" L3("c=x") END BODY "\x10\x02\x00"
                                                                  "dn" SLOT0("\x00") END
@@ -171,8 +168,7 @@ test_entry_longer_than_the_buffers_is_written_in_order(void)
     free(text);
 }
 
-static void
-test_values_that_are_no_safe_strings_are_base64(void)
+TEST(values_that_are_no_safe_strings_are_base64)
 {
     static const char program[] =
         BODY "\x10\x01\x00"
@@ -196,8 +192,7 @@ test_values_that_are_no_safe_strings_are_base64(void)
     free(text);
 }
 
-static void
-test_different_numbers_are_picked(void)
+TEST(different_numbers_are_picked)
 {
     static const char program[] = BODY "\x12\x01\x00\x00\x00"
                                        "\x0e\x64\x00\x00\x00\x00\x00\x00\x00"
@@ -227,8 +222,7 @@ test_different_numbers_are_picked(void)
     free(text);
 }
 
-static void
-test_broken_program_is_refused_with_the_reason(void)
+TEST(broken_program_is_refused_with_the_reason)
 {
     static const struct {
         const char *program;
@@ -288,8 +282,7 @@ test_broken_program_is_refused_with_the_reason(void)
     }
 }
 
-static void
-test_broken_tree_is_refused(void)
+TEST(broken_tree_is_refused)
 {
     const struct slam_ldif_node orphan[] = {NODE(3, 1, root)};
     const struct slam_ldif_node empty[] = {NODE(SLAM_LDIF_NO_PARENT, 0, root)};
@@ -316,8 +309,7 @@ test_broken_tree_is_refused(void)
     CHECK_EQ(slam_ldif_create(&config, &ldif, err), SLAM_EINVAL);
 }
 
-static void
-test_failed_write_is_told(void)
+TEST(failed_write_is_told)
 {
     const struct slam_ldif_node nodes[] = {NODE(SLAM_LDIF_NO_PARENT, 1000000, root)};
     const int fds[] = {open("/dev/full", O_WRONLY)};
@@ -334,8 +326,7 @@ test_failed_write_is_told(void)
     close(fds[0]);
 }
 
-static void
-test_writing_can_be_stopped(void)
+TEST(writing_can_be_stopped)
 {
     const struct slam_ldif_node nodes[] = {
         NODE(SLAM_LDIF_NO_PARENT, UINT64_C(1) << 50, root)};
@@ -360,8 +351,7 @@ test_writing_can_be_stopped(void)
     close(fds[0]);
 }
 
-static void
-test_writing_for_nobody_can_be_stopped(void)
+TEST(writing_for_nobody_can_be_stopped)
 {
     const struct slam_ldif_node nodes[] = {
         NODE(SLAM_LDIF_NO_PARENT, UINT64_C(1) << 50, root)};
@@ -384,20 +374,4 @@ test_writing_for_nobody_can_be_stopped(void)
     close(fds[0]);
     slam_ldif_destroy(ldif);
     close(fds[1]);
-}
-
-int
-main(void)
-{
-    RUN(test_entries_come_before_those_below_them);
-    RUN(test_bytes_do_not_depend_on_the_threads);
-    RUN(test_entry_longer_than_the_buffers_is_written_in_order);
-    RUN(test_values_that_are_no_safe_strings_are_base64);
-    RUN(test_different_numbers_are_picked);
-    RUN(test_broken_program_is_refused_with_the_reason);
-    RUN(test_broken_tree_is_refused);
-    RUN(test_failed_write_is_told);
-    RUN(test_writing_can_be_stopped);
-    RUN(test_writing_for_nobody_can_be_stopped);
-    return SLAM_TEST_EXIT();
 }

@@ -9,8 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/slam-ledger-XXXXXX";
-static char path[64];
+static const char path[] = "ledger";
 static char err[SLAM_ERR_LEN];
 static struct slam_rng rng;
 
@@ -83,8 +82,7 @@ contents(void)
     return text;
 }
 
-static void
-test_only_what_was_added_can_be_taken_and_only_once(void)
+TEST(only_what_was_added_can_be_taken_and_only_once)
 {
     struct slam_ledger *l = create();
     uint64_t id, failed;
@@ -107,8 +105,7 @@ test_only_what_was_added_can_be_taken_and_only_once(void)
     slam_ledger_close(l);
 }
 
-static void
-test_order_says_which_is_taken(void)
+TEST(order_says_which_is_taken)
 {
     struct slam_ledger *l = create();
     uint64_t id;
@@ -126,8 +123,7 @@ test_order_says_which_is_taken(void)
     slam_ledger_close(l);
 }
 
-static void
-test_random_order_gives_each_as_often(void)
+TEST(random_order_gives_each_as_often)
 {
     struct slam_ledger *l = create();
     int seen[4] = {0};
@@ -146,8 +142,7 @@ test_random_order_gives_each_as_often(void)
     slam_ledger_close(l);
 }
 
-static void
-test_many_entries_pass_through_over_segments(void)
+TEST(many_entries_pass_through_over_segments)
 {
     /* 100000 records of 32 bytes: more than three segments, the ring grown five times
      */
@@ -173,8 +168,7 @@ test_many_entries_pass_through_over_segments(void)
     slam_ledger_close(l);
 }
 
-static void
-test_records_do_not_straddle_segments(void)
+TEST(records_do_not_straddle_segments)
 {
     /* 511 records of 2048 bytes and the header leave 2040 bytes of the first segment */
     static uint8_t dn[SLAM_LEDGER_DN_MAX];
@@ -191,8 +185,7 @@ test_records_do_not_straddle_segments(void)
     CHECK_EQ(strlen(contents()), 512 * (2 + 2040 + 1) + 2 + 2044 + 1);
 }
 
-static void
-test_kill_loses_nothing(void)
+TEST(kill_loses_nothing)
 {
     int fds[2];
     char byte;
@@ -221,8 +214,7 @@ test_kill_loses_nothing(void)
     CHECK(strcmp(contents(), "1:dc=sent 3:dc=taken 2:dc=added ") == 0);
 }
 
-static void
-test_old_ledger_is_not_overwritten(void)
+TEST(old_ledger_is_not_overwritten)
 {
     struct slam_ledger *l = create(), *second = NULL;
 
@@ -234,8 +226,7 @@ test_old_ledger_is_not_overwritten(void)
     slam_ledger_close(NULL);
 }
 
-static void
-test_full_disk_is_told_and_no_signal(void)
+TEST(full_disk_is_told_and_no_signal)
 {
     struct rlimit old, low;
     struct slam_ledger *l = create();
@@ -253,23 +244,4 @@ test_full_disk_is_told_and_no_signal(void)
     CHECK_EQ(count, 510); /* of 2056 bytes; (2^20 - 8) / 2056 = 510.0… */
     CHECK_EQ(intend(l, ""), SLAM_LEDGER_NONE);
     slam_ledger_close(l);
-}
-
-int
-main(void)
-{
-    if (!mkdtemp(folder))
-        return 1;
-    snprintf(path, sizeof(path), "%s/0-0-0.ledger", folder);
-    RUN(test_only_what_was_added_can_be_taken_and_only_once);
-    RUN(test_order_says_which_is_taken);
-    RUN(test_random_order_gives_each_as_often);
-    RUN(test_many_entries_pass_through_over_segments);
-    RUN(test_records_do_not_straddle_segments);
-    RUN(test_kill_loses_nothing);
-    RUN(test_old_ledger_is_not_overwritten);
-    RUN(test_full_disk_is_told_and_no_signal);
-    unlink(path);
-    rmdir(folder);
-    return SLAM_TEST_EXIT();
 }

@@ -33,8 +33,7 @@ steady(double per_s)
     return &s;
 }
 
-static void
-test_constant_arrivals_are_evenly_spaced_without_drift(void)
+TEST(constant_arrivals_are_evenly_spaced_without_drift)
 {
     /* 3 per s: the k-th at k * 10^9 / 3, to the ns after a year of them */
     const struct slam_partition all = one_of(0, 1);
@@ -49,8 +48,7 @@ test_constant_arrivals_are_evenly_spaced_without_drift(void)
     CHECK(llabs((int64_t)(slam_pacer_next(&p, NULL) - year / 3 * NS_PER_S)) <= 4);
 }
 
-static void
-test_count_of_a_share_is_what_the_share_takes(void)
+TEST(count_of_a_share_is_what_the_share_takes)
 {
     /* connections 2, 6, 10 of 13 */
     const struct slam_partition partition = {
@@ -65,8 +63,7 @@ test_count_of_a_share_is_what_the_share_takes(void)
     }
 }
 
-static void
-test_shares_together_make_every_arrival_once(void)
+TEST(shares_together_make_every_arrival_once)
 {
     enum { SHARES = 7, RATE = 1009 };
     struct slam_pacer p[SHARES], whole;
@@ -83,8 +80,7 @@ test_shares_together_make_every_arrival_once(void)
         CHECK_EQ(slam_pacer_next(&p[k % SHARES], NULL), slam_pacer_next(&whole, NULL));
 }
 
-static void
-test_unequal_workers_take_what_their_connections_are_dealt(void)
+TEST(unequal_workers_take_what_their_connections_are_dealt)
 {
     /* 5 connections on 2 workers: numbers 0, 2, 4 and 1, 3 */
     const struct slam_partition partitions[2] = {
@@ -99,8 +95,7 @@ test_unequal_workers_take_what_their_connections_are_dealt(void)
         CHECK_EQ(slam_pacer_next(&p[k % 5 % 2], NULL), k * NS_PER_S / 1000);
 }
 
-static void
-test_unequal_poisson_workers_have_the_rates_of_their_connections(void)
+TEST(unequal_poisson_workers_have_the_rates_of_their_connections)
 {
     /* 3 and 1 of 4 connections, 20000/s for 10 s: 150000 and 50000, sigma < 400 */
     const uint64_t connections[2] = {3, 1};
@@ -132,8 +127,7 @@ static struct slam_rate_segment every_shape[] = {
     {.duration_ns = S(2), .a = PER_S(700), .b = 0},
 };
 
-static void
-test_arrivals_are_within_one_of_the_profile_at_any_time(void)
+TEST(arrivals_are_within_one_of_the_profile_at_any_time)
 {
     const struct slam_partition all = one_of(0, 1);
     const enum slam_arrivals kinds[] = {SLAM_ARRIVALS_CONSTANT, SLAM_ARRIVALS_UNIFORM};
@@ -163,8 +157,7 @@ test_arrivals_are_within_one_of_the_profile_at_any_time(void)
     }
 }
 
-static void
-test_nothing_arrives_while_the_rate_is_zero(void)
+TEST(nothing_arrives_while_the_rate_is_zero)
 {
     struct slam_rate_segment segments[] = {
         {.duration_ns = S(1)},
@@ -181,8 +174,7 @@ test_nothing_arrives_while_the_rate_is_zero(void)
                  (k < 10 ? NS_PER_S : 4 * NS_PER_S) + k * NS_PER_S / 10);
 }
 
-static void
-test_end_of_the_profile_ends_the_arrivals_exactly(void)
+TEST(end_of_the_profile_ends_the_arrivals_exactly)
 {
     /* 0.7/s for 10 s: 7 arrivals, although 0.7e-9 * 1e10 is not quite 7 */
     struct slam_rate_segment s = {
@@ -198,8 +190,7 @@ test_end_of_the_profile_ends_the_arrivals_exactly(void)
     CHECK_EQ(count, 7);
 }
 
-static void
-test_limit_is_cut_exactly_over_the_shares(void)
+TEST(limit_is_cut_exactly_over_the_shares)
 {
     static const enum slam_arrivals kinds[] = {
         SLAM_ARRIVALS_CONSTANT, SLAM_ARRIVALS_POISSON, SLAM_ARRIVALS_UNIFORM};
@@ -225,8 +216,7 @@ test_limit_is_cut_exactly_over_the_shares(void)
         }
 }
 
-static void
-test_poisson_counts_have_the_mean_and_the_variance_of_their_rate(void)
+TEST(poisson_counts_have_the_mean_and_the_variance_of_their_rate)
 {
     /* 4 partitions of 20000/s for 10 s, counted per 10 ms: mean = variance = 200 */
     enum { SHARES = 4, BINS = 1000 };
@@ -258,8 +248,7 @@ test_poisson_counts_have_the_mean_and_the_variance_of_their_rate(void)
     CHECK(fabs(variance - 200) < 6 * 200 * sqrt(0.002));
 }
 
-static void
-test_poisson_arrivals_follow_a_profile(void)
+TEST(poisson_arrivals_follow_a_profile)
 {
     const struct slam_partition all = one_of(0, 1);
     double expected;
@@ -278,8 +267,7 @@ test_poisson_arrivals_follow_a_profile(void)
     CHECK(fabs((double)count - expected) < 5 * sqrt(expected));
 }
 
-static void
-test_bad_profile_is_refused_with_the_reason(void)
+TEST(bad_profile_is_refused_with_the_reason)
 {
     static const struct {
         struct slam_rate_segment s;
@@ -310,22 +298,4 @@ test_bad_profile_is_refused_with_the_reason(void)
     CHECK_EQ(
         slam_pacer_init(&p, steady(1), 1, SLAM_ARRIVALS_CONSTANT, &nobody, 0, NULL),
         SLAM_EINVAL);
-}
-
-int
-main(void)
-{
-    RUN(test_constant_arrivals_are_evenly_spaced_without_drift);
-    RUN(test_count_of_a_share_is_what_the_share_takes);
-    RUN(test_shares_together_make_every_arrival_once);
-    RUN(test_unequal_workers_take_what_their_connections_are_dealt);
-    RUN(test_unequal_poisson_workers_have_the_rates_of_their_connections);
-    RUN(test_arrivals_are_within_one_of_the_profile_at_any_time);
-    RUN(test_nothing_arrives_while_the_rate_is_zero);
-    RUN(test_end_of_the_profile_ends_the_arrivals_exactly);
-    RUN(test_limit_is_cut_exactly_over_the_shares);
-    RUN(test_poisson_counts_have_the_mean_and_the_variance_of_their_rate);
-    RUN(test_poisson_arrivals_follow_a_profile);
-    RUN(test_bad_profile_is_refused_with_the_reason);
-    return SLAM_TEST_EXIT();
 }

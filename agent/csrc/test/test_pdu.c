@@ -67,8 +67,7 @@ check_messages(size_t chunk, size_t *seen)
     }
 }
 
-static void
-test_messages_are_found_however_the_bytes_are_cut(void)
+TEST(messages_are_found_however_the_bytes_are_cut)
 {
     make_stream();
     for (size_t chunk = 1; chunk <= stream_len; chunk++) {
@@ -79,8 +78,7 @@ test_messages_are_found_however_the_bytes_are_cut(void)
     }
 }
 
-static void
-test_bytes_that_no_directory_may_send_are_refused(void)
+TEST(bytes_that_no_directory_may_send_are_refused)
 {
     static const struct {
         const char *what;
@@ -135,8 +133,7 @@ test_bytes_that_no_directory_may_send_are_refused(void)
     }
 }
 
-static void
-test_truncated_message_waits_for_its_rest(void)
+TEST(truncated_message_waits_for_its_rest)
 {
     make_stream();
     for (size_t cut = 0; cut < 136; cut++) {
@@ -151,8 +148,7 @@ test_truncated_message_waits_for_its_rest(void)
     }
 }
 
-static void
-test_lengths_in_more_bytes_than_needed_are_taken(void)
+TEST(lengths_in_more_bytes_than_needed_are_taken)
 {
     /* X.690 BER allows it and some servers (Active Directory) do it. */
     static const uint8_t bytes[] = {0x30, 0x84, 0x00, 0x00, 0x00, 0x10, 0x02, 0x01,
@@ -170,8 +166,7 @@ test_lengths_in_more_bytes_than_needed_are_taken(void)
     CHECK_EQ(pdu.len, sizeof(bytes));
 }
 
-static void
-test_message_of_exactly_the_limit_is_taken(void)
+TEST(message_of_exactly_the_limit_is_taken)
 {
     struct slam_pdu_parser parser;
     struct slam_pdu pdu;
@@ -186,15 +181,4 @@ test_message_of_exactly_the_limit_is_taken(void)
     len = stream_len;
     slam_pdu_parser_init(&parser, 135);
     CHECK(slam_pdu_next(&parser, &data, &len, &pdu) < 0);
-}
-
-int
-main(void)
-{
-    RUN(test_messages_are_found_however_the_bytes_are_cut);
-    RUN(test_bytes_that_no_directory_may_send_are_refused);
-    RUN(test_truncated_message_waits_for_its_rest);
-    RUN(test_lengths_in_more_bytes_than_needed_are_taken);
-    RUN(test_message_of_exactly_the_limit_is_taken);
-    return SLAM_TEST_EXIT();
 }

@@ -9,8 +9,7 @@
 static struct slam_recorder r;
 static bool finished;
 
-static void
-test_closed_interval_is_read_once_and_comes_back_clean(void)
+TEST(closed_interval_is_read_once_and_comes_back_clean)
 {
     const struct slam_interval_record *record;
 
@@ -34,8 +33,7 @@ test_closed_interval_is_read_once_and_comes_back_clean(void)
     slam_recorder_destroy(&r);
 }
 
-static void
-test_worker_keeps_an_interval_open_while_the_other_record_is_held(void)
+TEST(worker_keeps_an_interval_open_while_the_other_record_is_held)
 {
     const struct slam_interval_record *record;
 
@@ -57,8 +55,7 @@ test_worker_keeps_an_interval_open_while_the_other_record_is_held(void)
     slam_recorder_destroy(&r);
 }
 
-static void
-test_wait_times_out_on_an_open_interval_and_ends_after_the_last(void)
+TEST(wait_times_out_on_an_open_interval_and_ends_after_the_last)
 {
     CHECK_EQ(slam_recorder_init(&r, 1, 1), 0);
     CHECK(slam_recorder_wait(&r, 0, slam_clock_mono_ns(), &finished) == NULL);
@@ -71,8 +68,7 @@ test_wait_times_out_on_an_open_interval_and_ends_after_the_last(void)
     slam_recorder_destroy(&r);
 }
 
-static void
-test_only_a_success_is_counted_as_empty(void)
+TEST(only_a_success_is_counted_as_empty)
 {
     static struct slam_op_record op;
 
@@ -96,8 +92,7 @@ keep(struct slam_op_record *op, uint32_t code, const char *text)
     slam_op_record_diagnostic(op, code, text, strlen(text));
 }
 
-static void
-test_first_message_of_each_of_some_codes_is_kept(void)
+TEST(first_message_of_each_of_some_codes_is_kept)
 {
     static struct slam_op_record op, sum;
 
@@ -118,8 +113,7 @@ test_first_message_of_each_of_some_codes_is_kept(void)
     CHECK_EQ(op.diagnostics[0].len, 0);
 }
 
-static void
-test_message_has_no_controls_and_is_cut_between_characters(void)
+TEST(message_has_no_controls_and_is_cut_between_characters)
 {
     static struct slam_op_record op;
     char text[300];
@@ -150,8 +144,7 @@ waits(struct slam_stream_record *stream, uint64_t since_ns, uint64_t until_ns)
     slam_stream_record_silence(stream, &silence);
 }
 
-static void
-test_a_silence_is_what_all_waited_for_that_waited(void)
+TEST(a_silence_is_what_all_waited_for_that_waited)
 {
     static struct slam_stream_record all, own;
     static const uint64_t longest[][2] = {{100, 900}, {0, 0}, {150, 850}};
@@ -199,8 +192,7 @@ silence_of(const struct slam_wait *begun, uint64_t until_ns)
     return stream.silence;
 }
 
-static void
-test_a_wait_goes_from_the_first_request_to_the_next_response(void)
+TEST(a_wait_goes_from_the_first_request_to_the_next_response)
 {
     static struct slam_stream_record stream;
     struct slam_wait wait = {.responded_ns = 100};
@@ -228,8 +220,7 @@ test_a_wait_goes_from_the_first_request_to_the_next_response(void)
     CHECK_EQ(silence_of(&wait, 1000).until_ns, 0);
 }
 
-static void
-test_a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request(void)
+TEST(a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request)
 {
     static struct slam_stream_record stream;
     struct slam_wait wait = {.responded_ns = 100};
@@ -250,8 +241,7 @@ test_a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request(void)
     CHECK_EQ(silence_of(&wait, 1300).through_ns, 1300);
 }
 
-static void
-test_a_client_that_thinks_does_not_wait(void)
+TEST(a_client_that_thinks_does_not_wait)
 {
     static struct slam_stream_record stream;
     struct slam_wait wait = {.responded_ns = 100};
@@ -289,8 +279,7 @@ write_intervals(void *arg)
     return NULL;
 }
 
-static void
-test_nothing_is_lost_between_two_threads(void)
+TEST(nothing_is_lost_between_two_threads)
 {
     pthread_t writer;
     uint64_t sent = 0, recorded = 0;
@@ -312,21 +301,4 @@ test_nothing_is_lost_between_two_threads(void)
     CHECK_EQ(sent, r.active->loops);
     CHECK_EQ(recorded, sent);
     slam_recorder_destroy(&r);
-}
-
-int
-main(void)
-{
-    RUN(test_closed_interval_is_read_once_and_comes_back_clean);
-    RUN(test_worker_keeps_an_interval_open_while_the_other_record_is_held);
-    RUN(test_wait_times_out_on_an_open_interval_and_ends_after_the_last);
-    RUN(test_only_a_success_is_counted_as_empty);
-    RUN(test_first_message_of_each_of_some_codes_is_kept);
-    RUN(test_message_has_no_controls_and_is_cut_between_characters);
-    RUN(test_a_silence_is_what_all_waited_for_that_waited);
-    RUN(test_a_wait_goes_from_the_first_request_to_the_next_response);
-    RUN(test_a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request);
-    RUN(test_a_client_that_thinks_does_not_wait);
-    RUN(test_nothing_is_lost_between_two_threads);
-    return SLAM_TEST_EXIT();
 }

@@ -39,8 +39,7 @@ is_well_formed(const uint8_t *at, const uint8_t *end)
     return true;
 }
 
-static void
-test_answers_are_well_formed_for_every_message_id(void)
+TEST(answers_are_well_formed_for_every_message_id)
 {
     static const int32_t ids[] = {1, 127, 128, 32767, 32768, 8388608, INT32_MAX};
 
@@ -74,8 +73,7 @@ test_answers_are_well_formed_for_every_message_id(void)
 }
 
 /* RFC 4511 has none, but a peer may send one. */
-static void
-test_answers_to_negative_message_ids_are_well_formed(void)
+TEST(answers_to_negative_message_ids_are_well_formed)
 {
     static const int32_t ids[] = {-1, INT32_MIN};
     uint8_t answer[SLAM_CANNED_ANSWER_MAX];
@@ -88,8 +86,7 @@ test_answers_to_negative_message_ids_are_well_formed(void)
     }
 }
 
-static void
-test_requests_are_complete_incomplete_or_malformed(void)
+TEST(requests_are_complete_incomplete_or_malformed)
 {
     static const struct {
         const char *bytes;
@@ -124,8 +121,7 @@ test_requests_are_complete_incomplete_or_malformed(void)
     }
 }
 
-static void
-test_start_tls_is_told_from_other_extended_requests(void)
+TEST(start_tls_is_told_from_other_extended_requests)
 {
     static const struct {
         const char *op;
@@ -162,8 +158,7 @@ test_start_tls_is_told_from_other_extended_requests(void)
     }
 }
 
-static void
-test_waiting_answers_leave_in_the_order_of_their_times(void)
+TEST(waiting_answers_leave_in_the_order_of_their_times)
 {
     struct slam_delays delays;
     struct slam_rng rng;
@@ -187,8 +182,7 @@ test_waiting_answers_leave_in_the_order_of_their_times(void)
     slam_delays_destroy(&delays);
 }
 
-static void
-test_delays_are_drawn_by_their_weights(void)
+TEST(delays_are_drawn_by_their_weights)
 {
     static const struct slam_delay mixture[] = {{0, 1}, {99, 2}, {1, 3}, {0, 4}};
     struct slam_delays delays;
@@ -203,8 +197,7 @@ test_delays_are_drawn_by_their_weights(void)
     CHECK_EQ(slam_delays_init(&delays, mixture, 1, false, 7), SLAM_EINVAL);
 }
 
-static void
-test_requests_in_turn_wait_for_those_before_them(void)
+TEST(requests_in_turn_wait_for_those_before_them)
 {
     static const struct slam_delay delay = {1, 100};
     struct slam_delays delays;
@@ -272,8 +265,7 @@ is_readable_within(int fd, int timeout_ms)
     return poll(&p, 1, timeout_ms) == 1;
 }
 
-static void
-test_pipelined_requests_are_all_answered_counted_and_recorded(void)
+TEST(pipelined_requests_are_all_answered_counted_and_recorded)
 {
     enum { REQUESTS = 20000 };
     struct slam_responder_options options = {.record_capacity = REQUESTS - 1};
@@ -322,8 +314,7 @@ test_pipelined_requests_are_all_answered_counted_and_recorded(void)
     slam_responder_destroy(r);
 }
 
-static void
-test_delay_is_in_the_answers_time_and_in_the_record(void)
+TEST(delay_is_in_the_answers_time_and_in_the_record)
 {
     static const struct slam_delay delay = {1, 20 * MS};
     struct slam_responder_options options = {
@@ -345,8 +336,7 @@ test_delay_is_in_the_answers_time_and_in_the_record(void)
     slam_responder_destroy(r);
 }
 
-static void
-test_paused_responder_is_silent_and_records_the_pause(void)
+TEST(paused_responder_is_silent_and_records_the_pause)
 {
     struct slam_responder_options options = {.record_capacity = 10};
     size_t recorded;
@@ -372,8 +362,7 @@ test_paused_responder_is_silent_and_records_the_pause(void)
     slam_responder_destroy(r);
 }
 
-static void
-test_client_that_leaves_before_its_delayed_answer_is_forgotten(void)
+TEST(client_that_leaves_before_its_delayed_answer_is_forgotten)
 {
     static const struct slam_delay delay = {1, 5 * MS};
     struct slam_responder_options options = {.delays = &delay, .delay_count = 1};
@@ -412,8 +401,7 @@ copy_of_peer(int fd)
     return -1;
 }
 
-static void
-test_client_whose_descriptor_lives_on_in_a_copy_is_forgotten(void)
+TEST(client_whose_descriptor_lives_on_in_a_copy_is_forgotten)
 {
     struct slam_responder_options options = {0};
 
@@ -436,8 +424,7 @@ test_client_whose_descriptor_lives_on_in_a_copy_is_forgotten(void)
     slam_responder_destroy(r);
 }
 
-static void
-test_garbage_closes_the_connection_and_is_counted(void)
+TEST(garbage_closes_the_connection_and_is_counted)
 {
     struct slam_responder_options options = {0};
     struct slam_responder_counts counts;
@@ -453,8 +440,7 @@ test_garbage_closes_the_connection_and_is_counted(void)
     slam_responder_destroy(r);
 }
 
-static void
-test_client_that_does_not_read_gets_everything_later(void)
+TEST(client_that_does_not_read_gets_everything_later)
 {
     enum { REQUESTS = 60000 }; /* 11 MB of answers: more than the sockets hold */
     struct slam_responder_options options = {0};
@@ -481,8 +467,7 @@ test_client_that_does_not_read_gets_everything_later(void)
     slam_responder_destroy(r);
 }
 
-static void
-test_unix_socket_is_served_and_removed(void)
+TEST(unix_socket_is_served_and_removed)
 {
     char path[64];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -505,8 +490,7 @@ test_unix_socket_is_served_and_removed(void)
     CHECK(access(path, F_OK) < 0);
 }
 
-static void
-test_options_that_cannot_be_are_refused_with_the_reason(void)
+TEST(options_that_cannot_be_are_refused_with_the_reason)
 {
     static const struct slam_delay no_weight = {0, 5};
     struct slam_responder_options weights = {.delays = &no_weight, .delay_count = 1};
@@ -518,26 +502,4 @@ test_options_that_cannot_be_are_refused_with_the_reason(void)
     CHECK_EQ(slam_responder_create(&path, &r, err), SLAM_ESYS);
     CHECK(strstr(err, "No such file") != NULL);
     CHECK_EQ(slam_responder_create(&empty, &r, err), SLAM_EINVAL);
-}
-
-int
-main(void)
-{
-    RUN(test_answers_are_well_formed_for_every_message_id);
-    RUN(test_answers_to_negative_message_ids_are_well_formed);
-    RUN(test_requests_are_complete_incomplete_or_malformed);
-    RUN(test_start_tls_is_told_from_other_extended_requests);
-    RUN(test_waiting_answers_leave_in_the_order_of_their_times);
-    RUN(test_delays_are_drawn_by_their_weights);
-    RUN(test_requests_in_turn_wait_for_those_before_them);
-    RUN(test_pipelined_requests_are_all_answered_counted_and_recorded);
-    RUN(test_delay_is_in_the_answers_time_and_in_the_record);
-    RUN(test_paused_responder_is_silent_and_records_the_pause);
-    RUN(test_client_that_leaves_before_its_delayed_answer_is_forgotten);
-    RUN(test_client_whose_descriptor_lives_on_in_a_copy_is_forgotten);
-    RUN(test_garbage_closes_the_connection_and_is_counted);
-    RUN(test_client_that_does_not_read_gets_everything_later);
-    RUN(test_unix_socket_is_served_and_removed);
-    RUN(test_options_that_cannot_be_are_refused_with_the_reason);
-    return SLAM_TEST_EXIT();
 }

@@ -7,8 +7,7 @@
 
 #define DRAWS 200000
 
-static void
-test_first_numbers_are_those_of_the_reference_implementation(void)
+TEST(first_numbers_are_those_of_the_reference_implementation)
 {
     /* xoshiro256** from state {1, 2, 3, 4}; the first is rotl(2 * 5, 7) * 9 = 11520. */
     struct slam_rng rng = {.s = {1, 2, 3, 4}};
@@ -19,8 +18,7 @@ test_first_numbers_are_those_of_the_reference_implementation(void)
     CHECK_EQ(slam_rng_next(&rng), 1215971899390074240);
 }
 
-static void
-test_equal_seeds_give_equal_numbers_and_different_ones_do_not(void)
+TEST(equal_seeds_give_equal_numbers_and_different_ones_do_not)
 {
     struct slam_rng a, b, other_sequence, other_seed;
     int equal_sequence = 0, equal_seed = 0;
@@ -40,8 +38,7 @@ test_equal_seeds_give_equal_numbers_and_different_ones_do_not(void)
     CHECK_EQ(equal_seed, 0);
 }
 
-static void
-test_neighbouring_sequences_do_not_overlap_by_a_shift(void)
+TEST(neighbouring_sequences_do_not_overlap_by_a_shift)
 {
     struct slam_rng a, b;
     uint64_t first[64], second[64];
@@ -57,8 +54,7 @@ test_neighbouring_sequences_do_not_overlap_by_a_shift(void)
             CHECK(first[i] != second[j]);
 }
 
-static void
-test_below_stays_below_and_reaches_every_number(void)
+TEST(below_stays_below_and_reaches_every_number)
 {
     struct slam_rng rng;
     int seen[7] = {0};
@@ -77,8 +73,7 @@ test_below_stays_below_and_reaches_every_number(void)
     CHECK_EQ(slam_rng_below(&rng, 1), 0);
 }
 
-static void
-test_below_is_unbiased_where_a_modulo_is_not(void)
+TEST(below_is_unbiased_where_a_modulo_is_not)
 {
     /* bound = 3 * 2^62: a modulo would draw the lowest third twice as often. */
     struct slam_rng rng;
@@ -91,8 +86,7 @@ test_below_is_unbiased_where_a_modulo_is_not(void)
     CHECK(fabs((double)lowest / DRAWS - 1.0 / 3) < 6 * sqrt(2.0 / 9 / DRAWS));
 }
 
-static void
-test_below_zero_means_the_full_range(void)
+TEST(below_zero_means_the_full_range)
 {
     struct slam_rng rng, same;
     bool above = false;
@@ -108,8 +102,7 @@ test_below_zero_means_the_full_range(void)
     CHECK(above);
 }
 
-static void
-test_exponential_has_mean_1_variance_1_and_the_right_tail(void)
+TEST(exponential_has_mean_1_variance_1_and_the_right_tail)
 {
     struct slam_rng rng;
     double sum = 0, square_sum = 0;
@@ -131,8 +124,7 @@ test_exponential_has_mean_1_variance_1_and_the_right_tail(void)
     CHECK(fabs((double)above_3 / DRAWS - exp(-3)) < 6 * sqrt(exp(-3) / DRAWS));
 }
 
-static void
-test_bytes_below_are_uniform_and_independent_of_their_neighbours(void)
+TEST(bytes_below_are_uniform_and_independent_of_their_neighbours)
 {
     /* pairs of neighbours of bound 5, and all 256 values of bound 256 */
     enum { BATCH = 13 };
@@ -167,8 +159,7 @@ test_bytes_below_are_uniform_and_independent_of_their_neighbours(void)
         CHECK_EQ(out[i], 0);
 }
 
-static void
-test_normal_has_its_moments_and_its_tails(void)
+TEST(normal_has_its_moments_and_its_tails)
 {
     struct slam_rng rng;
     double sum = 0, square_sum = 0, fourth_sum = 0;
@@ -189,19 +180,4 @@ test_normal_has_its_moments_and_its_tails(void)
     CHECK(fabs(square_sum / DRAWS - 1) < 6 * sqrt(2.0 / DRAWS));
     CHECK(fabs(fourth_sum / DRAWS - 3) < 6 * sqrt(96.0 / DRAWS));
     CHECK(fabs((double)above_2 / DRAWS - 0.02275) < 6 * sqrt(0.02275 / DRAWS));
-}
-
-int
-main(void)
-{
-    RUN(test_first_numbers_are_those_of_the_reference_implementation);
-    RUN(test_equal_seeds_give_equal_numbers_and_different_ones_do_not);
-    RUN(test_neighbouring_sequences_do_not_overlap_by_a_shift);
-    RUN(test_below_stays_below_and_reaches_every_number);
-    RUN(test_below_is_unbiased_where_a_modulo_is_not);
-    RUN(test_below_zero_means_the_full_range);
-    RUN(test_exponential_has_mean_1_variance_1_and_the_right_tail);
-    RUN(test_bytes_below_are_uniform_and_independent_of_their_neighbours);
-    RUN(test_normal_has_its_moments_and_its_tails);
-    return SLAM_TEST_EXIT();
 }

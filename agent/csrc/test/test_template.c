@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-static void
-test_unbind_request_is_byte_exact(void)
+TEST(unbind_request_is_byte_exact)
 {
     static const uint8_t expected[] = {0x30, 0x05, 0x02, 0x01, 0x07, 0x42, 0x00};
     size_t len;
@@ -20,8 +19,7 @@ test_unbind_request_is_byte_exact(void)
     slam_template_destroy(op);
 }
 
-static void
-test_message_id_takes_the_fewest_bytes_of_a_positive_integer(void)
+TEST(message_id_takes_the_fewest_bytes_of_a_positive_integer)
 {
     static const struct {
         int32_t id;
@@ -49,8 +47,7 @@ test_message_id_takes_the_fewest_bytes_of_a_positive_integer(void)
     slam_template_destroy(op);
 }
 
-static void
-test_lengths_take_the_fewest_bytes(void)
+TEST(lengths_take_the_fewest_bytes)
 {
     static const struct {
         size_t content;
@@ -83,8 +80,7 @@ test_lengths_take_the_fewest_bytes(void)
     }
 }
 
-static void
-test_values_are_drawn_in_order_and_fill_the_program(void)
+TEST(values_are_drawn_in_order_and_fill_the_program)
 {
     /* compare-like nest: 6e { 04 "uid=user.N" 30 { 04 N' 04 N'' } } */
     struct slam_value_source src = {
@@ -120,8 +116,7 @@ test_values_are_drawn_in_order_and_fill_the_program(void)
     slam_template_destroy(op);
 }
 
-static void
-test_longest_values_fit_the_promised_size(void)
+TEST(longest_values_fit_the_promised_size)
 {
     struct slam_value_source src = {
         .kind = SLAM_VALUE_STRING, .lo = 60000, .data = a, .data_len = 1};
@@ -157,8 +152,7 @@ expect_refused(const char *reason, const struct slam_value_source *sources,
     CHECK(strstr(err, reason) != NULL);
 }
 
-static void
-test_bad_programs_are_refused_with_the_reason(void)
+TEST(bad_programs_are_refused_with_the_reason)
 {
     static const struct {
         const char *bytes;
@@ -199,8 +193,7 @@ test_bad_programs_are_refused_with_the_reason(void)
     }
 }
 
-static void
-test_program_beyond_a_bound_is_refused(void)
+TEST(program_beyond_a_bound_is_refused)
 {
     struct slam_value_source digit = {
         .kind = SLAM_VALUE_UNIFORM, .lo = 0, .hi = 9, .step = 1};
@@ -229,8 +222,7 @@ test_program_beyond_a_bound_is_refused(void)
     expect_refused("step", &digit, 1);
 }
 
-static void
-test_deepest_nesting_is_encoded(void)
+TEST(deepest_nesting_is_encoded)
 {
     size_t len;
 
@@ -248,18 +240,4 @@ test_deepest_nesting_is_encoded(void)
     }
     free(pdu);
     slam_template_destroy(op);
-}
-
-int
-main(void)
-{
-    RUN(test_unbind_request_is_byte_exact);
-    RUN(test_message_id_takes_the_fewest_bytes_of_a_positive_integer);
-    RUN(test_lengths_take_the_fewest_bytes);
-    RUN(test_values_are_drawn_in_order_and_fill_the_program);
-    RUN(test_longest_values_fit_the_promised_size);
-    RUN(test_bad_programs_are_refused_with_the_reason);
-    RUN(test_program_beyond_a_bound_is_refused);
-    RUN(test_deepest_nesting_is_encoded);
-    return SLAM_TEST_EXIT();
 }

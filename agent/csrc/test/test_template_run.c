@@ -15,8 +15,7 @@ ends_with(const struct slam_template *op, struct slam_partition_cursor *states,
     return same;
 }
 
-static void
-test_part_is_there_as_often_as_its_chance_says(void)
+TEST(part_is_there_as_often_as_its_chance_says)
 {
     /* 30 { 04 "a" [30%: 04 { 04 "b" [50%: 04 "c"] }] } */
     enum { DRAWS = 100000 };
@@ -61,8 +60,7 @@ test_part_is_there_as_often_as_its_chance_says(void)
     slam_template_destroy(op);
 }
 
-static void
-test_absent_part_draws_no_value(void)
+TEST(absent_part_draws_no_value)
 {
     struct slam_value_source sources[] = {
         {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9, .step = 1}};
@@ -80,8 +78,7 @@ test_absent_part_draws_no_value(void)
     slam_template_destroy(op);
 }
 
-static void
-test_text_is_drawn_without_an_envelope(void)
+TEST(text_is_drawn_without_an_envelope)
 {
     struct slam_value_source src = {
         .kind = SLAM_VALUE_SEQUENCE, .lo = 9, .hi = 10, .step = 1};
@@ -105,8 +102,7 @@ test_text_is_drawn_without_an_envelope(void)
     slam_template_destroy(op);
 }
 
-static void
-test_abandon_takes_the_message_id_of_the_request_before(void)
+TEST(abandon_takes_the_message_id_of_the_request_before)
 {
     struct slam_value_source src = {.kind = SLAM_VALUE_MESSAGE_ID};
     struct slam_partition_cursor state = {0};
@@ -147,8 +143,7 @@ raw(const char *bytes, size_t len)
     p.len += len;
 }
 
-static void
-test_conditions_read_the_variables(void)
+TEST(conditions_read_the_variables)
 {
     for (uint32_t len = 0; len < 3; len++) {
         variables[1].len = len;
@@ -169,8 +164,7 @@ test_conditions_read_the_variables(void)
     }
 }
 
-static void
-test_loops_repeat_their_part(void)
+TEST(loops_repeat_their_part)
 {
     struct slam_value_source sources[] = {
         {.kind = SLAM_VALUE_SEQUENCE, .lo = 5, .hi = 9, .step = 1}};
@@ -198,8 +192,7 @@ test_loops_repeat_their_part(void)
     CHECK(strcmp(text_of(sources, 1), ".") == 0);
 }
 
-static void
-test_text_stands_in_base64_and_in_forms(void)
+TEST(text_stands_in_base64_and_in_forms)
 {
     struct slam_value_source sources[] = {
         {.kind = SLAM_VALUE_VARIABLE, .lo = 0},
@@ -221,8 +214,7 @@ test_text_stands_in_base64_and_in_forms(void)
 
 /* 30 { 04 "cn" 31 { values of variables 0 and 1 } }: values that are empty are left
  * out, and so is the attribute without values. */
-static void
-test_optional_tlv_is_left_out_where_it_is_too_short(void)
+TEST(optional_tlv_is_left_out_where_it_is_too_short)
 {
     static const struct {
         const char *texts[2];
@@ -262,18 +254,4 @@ test_optional_tlv_is_left_out_where_it_is_too_short(void)
         free(pdu);
         slam_template_destroy(t);
     }
-}
-
-int
-main(void)
-{
-    RUN(test_part_is_there_as_often_as_its_chance_says);
-    RUN(test_absent_part_draws_no_value);
-    RUN(test_text_is_drawn_without_an_envelope);
-    RUN(test_abandon_takes_the_message_id_of_the_request_before);
-    RUN(test_conditions_read_the_variables);
-    RUN(test_loops_repeat_their_part);
-    RUN(test_text_stands_in_base64_and_in_forms);
-    RUN(test_optional_tlv_is_left_out_where_it_is_too_short);
-    return SLAM_TEST_EXIT();
 }

@@ -27,8 +27,7 @@ is_granted(void)
            pthread_setschedparam(pthread_self(), SCHED_OTHER, &other) == 0;
 }
 
-static void
-test_priority_of_a_moment_is_given_back(void)
+TEST(priority_of_a_moment_is_given_back)
 {
     struct slam_thread thread;
     int raised = is_granted() ? SCHED_FIFO : SCHED_OTHER;
@@ -45,8 +44,7 @@ test_priority_of_a_moment_is_given_back(void)
     slam_thread_close(&thread);
 }
 
-static void
-test_what_the_thread_was_given_by_others_comes_back(void)
+TEST(what_the_thread_was_given_by_others_comes_back)
 {
     const struct sched_param other = {.sched_priority = 0};
     struct slam_thread thread;
@@ -60,8 +58,7 @@ test_what_the_thread_was_given_by_others_comes_back(void)
     slam_thread_close(&thread);
 }
 
-static void
-test_thread_that_wants_real_time_priority_has_it_at_once(void)
+TEST(thread_that_wants_real_time_priority_has_it_at_once)
 {
     struct slam_thread thread;
     bool granted = is_granted();
@@ -72,8 +69,7 @@ test_thread_that_wants_real_time_priority_has_it_at_once(void)
     slam_thread_close(&thread);
 }
 
-static void
-test_offset_of_the_wall_clock_is_measured_after_a_step_alone(void)
+TEST(offset_of_the_wall_clock_is_measured_after_a_step_alone)
 {
     uint64_t known = slam_thread_realtime_offset_ns();
     uint64_t offset = known;
@@ -89,14 +85,4 @@ test_offset_of_the_wall_clock_is_measured_after_a_step_alone(void)
         slam_thread_follow_offset(&offset, known);
         CHECK(offset - known + 100000 < 200000);
     }
-}
-
-int
-main(void)
-{
-    RUN(test_priority_of_a_moment_is_given_back);
-    RUN(test_what_the_thread_was_given_by_others_comes_back);
-    RUN(test_thread_that_wants_real_time_priority_has_it_at_once);
-    RUN(test_offset_of_the_wall_clock_is_measured_after_a_step_alone);
-    return SLAM_TEST_EXIT();
 }

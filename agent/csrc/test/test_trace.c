@@ -4,11 +4,10 @@
 #include "slam_test.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define HEADER_LEN 32u
 
-static char path[] = "/tmp/slam-trace-XXXXXX";
+static const char path[] = "trace";
 static uint8_t file[4096];
 static size_t file_len;
 static char err[SLAM_ERR_LEN];
@@ -65,8 +64,7 @@ make_three(void)
     add(30, 0, 0, 0, 3);
 }
 
-static void
-test_records_are_found_in_the_order_of_the_file_and_of_a_connection(void)
+TEST(records_are_found_in_the_order_of_the_file_and_of_a_connection)
 {
     struct slam_trace *trace = NULL;
     uint64_t at;
@@ -87,8 +85,7 @@ test_records_are_found_in_the_order_of_the_file_and_of_a_connection(void)
     slam_trace_close(trace);
 }
 
-static void
-test_a_trace_without_records_is_one(void)
+TEST(a_trace_without_records_is_one)
 {
     struct slam_trace *trace = NULL;
 
@@ -99,8 +96,7 @@ test_a_trace_without_records_is_one(void)
     slam_trace_close(trace);
 }
 
-static void
-test_a_request_has_its_message_id_and_its_lengths(void)
+TEST(a_request_has_its_message_id_and_its_lengths)
 {
     /* id, length of the body, bytes before it */
     const struct {
@@ -135,8 +131,7 @@ test_a_request_has_its_message_id_and_its_lengths(void)
     }
 }
 
-static void
-test_every_cut_of_a_trace_is_refused(void)
+TEST(every_cut_of_a_trace_is_refused)
 {
     struct slam_trace *trace = NULL;
 
@@ -148,8 +143,7 @@ test_every_cut_of_a_trace_is_refused(void)
     }
 }
 
-static void
-test_a_record_that_is_out_of_range_or_order_is_refused(void)
+TEST(a_record_that_is_out_of_range_or_order_is_refused)
 {
     struct slam_trace *trace = NULL;
 
@@ -174,21 +168,4 @@ test_a_record_that_is_out_of_range_or_order_is_refused(void)
     add(0, 0, 0, 0, 2);
     add(0, 0, 0, 0, 2);
     CHECK_EQ(open_file(1, 1, &trace), SLAM_EINVAL); /* more than announced */
-}
-
-int
-main(void)
-{
-    int fd = mkstemp(path);
-
-    if (fd < 0)
-        return 1;
-    close(fd);
-    RUN(test_records_are_found_in_the_order_of_the_file_and_of_a_connection);
-    RUN(test_a_trace_without_records_is_one);
-    RUN(test_a_request_has_its_message_id_and_its_lengths);
-    RUN(test_every_cut_of_a_trace_is_refused);
-    RUN(test_a_record_that_is_out_of_range_or_order_is_refused);
-    unlink(path);
-    return SLAM_TEST_EXIT();
 }

@@ -23,6 +23,14 @@
 static char user_dn[] = "cn=user";
 static char password[] = "secret";
 
+/* As a connector thread has it. */
+__attribute__((constructor)) static void
+set_up(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    slam_transport_init();
+}
+
 static struct slam_responder *
 start_responder(void)
 {
@@ -78,8 +86,7 @@ storage(void)
     return memset(memory, 0, slam_transport_size());
 }
 
-static void
-test_set_up_is_counted_and_timed_step_by_step(void)
+TEST(set_up_is_counted_and_timed_step_by_step)
 {
     struct slam_responder *responder = start_responder();
     struct target t;
@@ -105,8 +112,7 @@ test_set_up_is_counted_and_timed_step_by_step(void)
     free(memory);
 }
 
-static void
-test_anonymous_client_sends_no_bind(void)
+TEST(anonymous_client_sends_no_bind)
 {
     struct slam_responder *responder = start_responder();
     struct target t;
@@ -128,8 +134,7 @@ test_anonymous_client_sends_no_bind(void)
     free(memory);
 }
 
-static void
-test_refused_start_tls_is_counted(void)
+TEST(refused_start_tls_is_counted)
 {
     struct slam_responder *responder = start_responder();
     struct target t;
@@ -153,8 +158,7 @@ test_refused_start_tls_is_counted(void)
     free(memory);
 }
 
-static void
-test_what_cannot_be_used_is_known_before_the_first_connection(void)
+TEST(what_cannot_be_used_is_known_before_the_first_connection)
 {
     static char missing[] = "/nonexistent/ca.pem";
     static char mechanism[] = "NO-SUCH-MECHANISM";
@@ -244,8 +248,7 @@ listen_at(unsigned int *port)
     return listener;
 }
 
-static void
-test_server_that_is_silent_keeps_no_other_waiting(void)
+TEST(server_that_is_silent_keeps_no_other_waiting)
 {
     enum { SILENT = 40 };
     unsigned int port;
@@ -279,8 +282,7 @@ test_server_that_is_silent_keeps_no_other_waiting(void)
     CHECK_EQ(binds, 1);
 }
 
-static void
-test_set_ups_begin_when_they_are_due(void)
+TEST(set_ups_begin_when_they_are_due)
 {
     enum { LINKS = 10 };
     struct slam_responder *responder = start_responder();
@@ -303,8 +305,7 @@ test_set_ups_begin_when_they_are_due(void)
     slam_responder_destroy(responder);
 }
 
-static void
-test_old_connection_ends_at_once_whenever_the_new_one_is_due(void)
+TEST(old_connection_ends_at_once_whenever_the_new_one_is_due)
 {
     struct slam_conn_error error;
     struct target t;
@@ -328,8 +329,7 @@ test_old_connection_ends_at_once_whenever_the_new_one_is_due(void)
     close(listener);
 }
 
-static void
-test_new_connection_is_made_when_due_though_others_wait_longer(void)
+TEST(new_connection_is_made_when_due_though_others_wait_longer)
 {
     static const struct timespec pause = {.tv_nsec = 50 * (long)MS};
     struct slam_responder *responder = start_responder();
@@ -357,8 +357,7 @@ test_new_connection_is_made_when_due_though_others_wait_longer(void)
     slam_responder_destroy(responder);
 }
 
-static void
-test_first_failure_ends_the_wait(void)
+TEST(first_failure_ends_the_wait)
 {
     struct slam_conn_error error;
     struct target t;
@@ -378,8 +377,7 @@ test_first_failure_ends_the_wait(void)
 
 /* -- SASL as load -- */
 
-static void
-test_sasl_plain_is_one_step_with_both_names(void)
+TEST(sasl_plain_is_one_step_with_both_names)
 {
     struct slam_sasl *sasl = NULL;
     const uint8_t *out;
@@ -394,8 +392,7 @@ test_sasl_plain_is_one_step_with_both_names(void)
     slam_sasl_destroy(sasl);
 }
 
-static void
-test_sasl_mechanism_that_is_not_there_fails_its_first_step(void)
+TEST(sasl_mechanism_that_is_not_there_fails_its_first_step)
 {
     struct slam_sasl *sasl = NULL;
     const uint8_t *out;
@@ -406,24 +403,4 @@ test_sasl_mechanism_that_is_not_there_fails_its_first_step(void)
              SLAM_OK);
     CHECK(slam_sasl_step(sasl, NULL, 0, &out, &out_len) < 0);
     slam_sasl_destroy(sasl);
-}
-
-int
-main(void)
-{
-    /* as a connector thread has it */
-    signal(SIGPIPE, SIG_IGN);
-    slam_transport_init();
-    RUN(test_set_up_is_counted_and_timed_step_by_step);
-    RUN(test_anonymous_client_sends_no_bind);
-    RUN(test_refused_start_tls_is_counted);
-    RUN(test_what_cannot_be_used_is_known_before_the_first_connection);
-    RUN(test_server_that_is_silent_keeps_no_other_waiting);
-    RUN(test_set_ups_begin_when_they_are_due);
-    RUN(test_old_connection_ends_at_once_whenever_the_new_one_is_due);
-    RUN(test_new_connection_is_made_when_due_though_others_wait_longer);
-    RUN(test_first_failure_ends_the_wait);
-    RUN(test_sasl_plain_is_one_step_with_both_names);
-    RUN(test_sasl_mechanism_that_is_not_there_fails_its_first_step);
-    return SLAM_TEST_EXIT();
 }

@@ -7,8 +7,7 @@
 
 static char err[SLAM_ERR_LEN];
 
-static void
-test_source_out_of_range_is_refused_with_the_reason(void)
+TEST(source_out_of_range_is_refused_with_the_reason)
 {
     static const uint8_t cut[] = {1, 0, 0, 0, 9, 0, 0, 0, 'a'};
     static const uint8_t a[257];
@@ -64,8 +63,7 @@ test_source_out_of_range_is_refused_with_the_reason(void)
     }
 }
 
-static void
-test_longest_number_may_be_at_either_end_of_the_range(void)
+TEST(longest_number_may_be_at_either_end_of_the_range)
 {
     static const int64_t ranges[][2] = {{-1000, 5}, {-1, 12345}, {5, -1000}};
 
@@ -80,8 +78,7 @@ test_longest_number_may_be_at_either_end_of_the_range(void)
     }
 }
 
-static void
-test_longest_variable_fits_also_escaped(void)
+TEST(longest_variable_fits_also_escaped)
 {
     static struct slam_variable variable;
     const struct slam_draw draw = {.variables = &variable};
@@ -93,13 +90,4 @@ test_longest_variable_fits_also_escaped(void)
     variable.len = SLAM_VARIABLE_MAX;
     CHECK_EQ(src.max_len, sizeof(out));
     CHECK_EQ(slam_value_put(&src, NULL, &draw, out) - out, sizeof(out));
-}
-
-int
-main(void)
-{
-    RUN(test_source_out_of_range_is_refused_with_the_reason);
-    RUN(test_longest_number_may_be_at_either_end_of_the_range);
-    RUN(test_longest_variable_fits_also_escaped);
-    return SLAM_TEST_EXIT();
 }

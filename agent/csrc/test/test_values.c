@@ -69,8 +69,7 @@ set_variable(const char *text, size_t len)
     variable.len = (uint32_t)len;
 }
 
-static void
-test_sequence_counts_with_step_and_starts_again(void)
+TEST(sequence_counts_with_step_and_starts_again)
 {
     /* 10, 13, 16, 19: 22 lies beyond 20 */
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 10, 20, 3, 0);
@@ -83,8 +82,7 @@ test_sequence_counts_with_step_and_starts_again(void)
         CHECK_EQ(atoi(next(&src, &state)), expected[i]);
 }
 
-static void
-test_sequence_from_high_to_low_counts_down(void)
+TEST(sequence_from_high_to_low_counts_down)
 {
     /* 5, 2, -1 */
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 5, -3, 3, 2);
@@ -98,8 +96,7 @@ test_sequence_from_high_to_low_counts_down(void)
     CHECK(strcmp(next(&src, &state), "05") == 0);
 }
 
-static void
-test_shares_emit_each_member_once_per_round(void)
+TEST(shares_emit_each_member_once_per_round)
 {
     /* 12 connections: agents of 7 and 5, the first with three workers of 3, 2 and 2 */
     static const uint64_t partitions[][3] = {
@@ -121,8 +118,7 @@ test_shares_emit_each_member_once_per_round(void)
         CHECK_EQ(emitted[i], 1);
 }
 
-static void
-test_fewer_members_than_connections_are_shared(void)
+TEST(fewer_members_than_connections_are_shared)
 {
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 5, 6, 1, 0);
     struct slam_partition_cursor state = {0};
@@ -132,8 +128,7 @@ test_fewer_members_than_connections_are_shared(void)
     CHECK_EQ(atoi(next(&src, &state)), 6);
 }
 
-static void
-test_unique_numbers_step_over_those_of_other_sources(void)
+TEST(unique_numbers_step_over_those_of_other_sources)
 {
     struct slam_value_source src = prepared((struct slam_value_source){
         .kind = SLAM_VALUE_UNIQUE, .lo = 2, .step = 5, .width = 4});
@@ -145,8 +140,7 @@ test_unique_numbers_step_over_those_of_other_sources(void)
     CHECK(strcmp(next(&src, &state), "0037") == 0);
 }
 
-static void
-test_uniform_draws_every_member_and_nothing_else(void)
+TEST(uniform_draws_every_member_and_nothing_else)
 {
     struct slam_value_source src = number_source(SLAM_VALUE_UNIFORM, -4, 5, 3, 0);
     int seen[4] = {0}; /* -4, -1, 2, 5 */
@@ -162,8 +156,7 @@ test_uniform_draws_every_member_and_nothing_else(void)
         CHECK(seen[i] > 100);
 }
 
-static void
-test_numbers_are_padded_to_their_width_and_never_exceed_max_len(void)
+TEST(numbers_are_padded_to_their_width_and_never_exceed_max_len)
 {
     static const struct {
         int64_t value;
@@ -189,8 +182,7 @@ test_numbers_are_padded_to_their_width_and_never_exceed_max_len(void)
     }
 }
 
-static void
-test_drawn_numbers_stay_in_their_range(void)
+TEST(drawn_numbers_stay_in_their_range)
 {
     static const enum slam_value_kind kinds[] = {SLAM_VALUE_ZIPF, SLAM_VALUE_GAUSS,
                                                  SLAM_VALUE_HOT};
@@ -216,8 +208,7 @@ test_drawn_numbers_stay_in_their_range(void)
         }
 }
 
-static void
-test_hot_members_are_the_lowest(void)
+TEST(hot_members_are_the_lowest)
 {
     struct slam_value_source src = prepared((struct slam_value_source){
         .kind = SLAM_VALUE_HOT, .lo = 0, .hi = 9, .step = 1, .a = 0.2, .b = 1});
@@ -231,8 +222,7 @@ test_hot_members_are_the_lowest(void)
         CHECK(atoi(next(&src, NULL)) >= 2);
 }
 
-static void
-test_string_uses_its_charset_alone_and_all_of_it(void)
+TEST(string_uses_its_charset_alone_and_all_of_it)
 {
     struct slam_value_source src = string_source(1000, 0, "xyz");
     const char *text;
@@ -247,8 +237,7 @@ test_string_uses_its_charset_alone_and_all_of_it(void)
     slam_value_source_release(&src);
 }
 
-static void
-test_string_of_a_range_has_every_length_of_it(void)
+TEST(string_of_a_range_has_every_length_of_it)
 {
     struct slam_value_source src = string_source(0, 3, "a");
     int seen[4] = {0};
@@ -260,8 +249,7 @@ test_string_of_a_range_has_every_length_of_it(void)
     slam_value_source_release(&src);
 }
 
-static void
-test_times_are_written_in_their_format(void)
+TEST(times_are_written_in_their_format)
 {
     static const struct {
         int64_t ms;
@@ -292,8 +280,7 @@ test_times_are_written_in_their_format(void)
     }
 }
 
-static void
-test_time_without_bounds_is_now(void)
+TEST(time_without_bounds_is_now)
 {
     struct slam_value_source src = prepared((struct slam_value_source){
         .kind = SLAM_VALUE_TIMESTAMP, .step = SLAM_TIMESTAMP_SECONDS});
@@ -303,8 +290,7 @@ test_time_without_bounds_is_now(void)
     CHECK(before - 1 <= drawn && drawn <= (int64_t)time(NULL) + 1);
 }
 
-static void
-test_uuid_has_its_form_version_and_variant(void)
+TEST(uuid_has_its_form_version_and_variant)
 {
     struct slam_value_source src =
         prepared((struct slam_value_source){.kind = SLAM_VALUE_UUID});
@@ -321,8 +307,7 @@ test_uuid_has_its_form_version_and_variant(void)
     CHECK(strcmp(first, next(&src, NULL)) != 0);
 }
 
-static void
-test_variable_is_escaped_for_a_dn_where_it_says_so(void)
+TEST(variable_is_escaped_for_a_dn_where_it_says_so)
 {
     static const struct {
         const char *text;
@@ -350,8 +335,7 @@ test_variable_is_escaped_for_a_dn_where_it_says_so(void)
     }
 }
 
-static void
-test_variable_is_cut_between_characters(void)
+TEST(variable_is_cut_between_characters)
 {
     static const char *const cuts[] = {"a", "a", "a\xc3\xbc", "a\xc3\xbc,"};
 
@@ -365,8 +349,7 @@ test_variable_is_cut_between_characters(void)
     }
 }
 
-static void
-test_parent_is_cut_as_a_variable_is(void)
+TEST(parent_is_cut_as_a_variable_is)
 {
     struct slam_value_source src =
         prepared((struct slam_value_source){.kind = SLAM_VALUE_PARENT, .hi = 3});
@@ -376,8 +359,7 @@ test_parent_is_cut_as_a_variable_is(void)
     CHECK(strcmp(next(&src, NULL), "ou=") == 0);
 }
 
-static void
-test_parent_begins_after_the_first_comma_that_is_not_escaped(void)
+TEST(parent_begins_after_the_first_comma_that_is_not_escaped)
 {
     static const char *const cases[][2] = {
         {"uid=a,ou=b,dc=c", "ou=b,dc=c"},
@@ -399,8 +381,7 @@ test_parent_begins_after_the_first_comma_that_is_not_escaped(void)
     }
 }
 
-static void
-test_message_id_is_the_content_of_a_positive_integer(void)
+TEST(message_id_is_the_content_of_a_positive_integer)
 {
     static const struct {
         int32_t id;
@@ -422,8 +403,7 @@ test_message_id_is_the_content_of_a_positive_integer(void)
     }
 }
 
-static void
-test_list_draws_by_weight_and_never_what_has_none(void)
+TEST(list_draws_by_weight_and_never_what_has_none)
 {
     static const uint8_t list[] = "\x01\0\0\0\x02\0\0\0ab"
                                   "\0\0\0\0\x01\0\0\0x"
@@ -445,8 +425,7 @@ test_list_draws_by_weight_and_never_what_has_none(void)
     slam_value_source_release(&src);
 }
 
-static void
-test_widest_range_that_is_allowed_works(void)
+TEST(widest_range_that_is_allowed_works)
 {
     struct slam_value_source src =
         number_source(SLAM_VALUE_SEQUENCE, INT64_MIN, INT64_MAX, 3, 0);
@@ -456,31 +435,4 @@ test_widest_range_that_is_allowed_works(void)
     CHECK(err[0] == '\0');
     /* INT64_MIN + 3 * (2^32 - 2) */
     CHECK(strcmp(next(&src, &state), "-9223372023969873926") == 0);
-}
-
-int
-main(void)
-{
-    RUN(test_sequence_counts_with_step_and_starts_again);
-    RUN(test_sequence_from_high_to_low_counts_down);
-    RUN(test_shares_emit_each_member_once_per_round);
-    RUN(test_fewer_members_than_connections_are_shared);
-    RUN(test_unique_numbers_step_over_those_of_other_sources);
-    RUN(test_uniform_draws_every_member_and_nothing_else);
-    RUN(test_numbers_are_padded_to_their_width_and_never_exceed_max_len);
-    RUN(test_drawn_numbers_stay_in_their_range);
-    RUN(test_hot_members_are_the_lowest);
-    RUN(test_string_uses_its_charset_alone_and_all_of_it);
-    RUN(test_string_of_a_range_has_every_length_of_it);
-    RUN(test_times_are_written_in_their_format);
-    RUN(test_time_without_bounds_is_now);
-    RUN(test_uuid_has_its_form_version_and_variant);
-    RUN(test_variable_is_escaped_for_a_dn_where_it_says_so);
-    RUN(test_variable_is_cut_between_characters);
-    RUN(test_parent_is_cut_as_a_variable_is);
-    RUN(test_parent_begins_after_the_first_comma_that_is_not_escaped);
-    RUN(test_message_id_is_the_content_of_a_positive_integer);
-    RUN(test_list_draws_by_weight_and_never_what_has_none);
-    RUN(test_widest_range_that_is_allowed_works);
-    return SLAM_TEST_EXIT();
 }
