@@ -127,10 +127,9 @@ class Responder:
     def stop(self) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
-    def record(self) -> list[int]:
-        """Service times, in the order of the answers, in ns."""
-    def arrivals(self) -> list[int]:
-        """When those requests were received: ns of CLOCK_MONOTONIC."""
+    def record(self) -> list[tuple[int, int]]:
+        """When each request was received (CLOCK_MONOTONIC) and its service time, in ns,
+        in the order of the answers."""
     def counts(self) -> dict[str, int]: ...
 
 class Ldif:

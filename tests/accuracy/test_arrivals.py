@@ -72,7 +72,7 @@ def received(load: dict[str, Any], duration_s: int, workers: int = 1) -> Receive
         t0_ns = start(engine)
         outcome = collect(engine)
     assert outcome.count("dropped") == outcome.count("unresolved") == 0
-    stamps = np.sort(np.array(server.arrivals(), dtype=np.int64))
+    stamps = np.sort(np.array(server.record(), dtype=np.int64)[:, 0])
     assert stamps.size == outcome.count("sent")
     spans = quiet.since(t0_ns / S, t0_ns / S + duration_s)
     return Received(outcome, (stamps - t0_ns) / S, *spans)

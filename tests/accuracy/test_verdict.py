@@ -19,6 +19,7 @@ from support.command_line import COMMAND, environment
 from support.engine import start_responder
 from support.figures import value_of
 from support.processes import processes_below
+from support.truth import record_of
 
 pytestmark = pytest.mark.accuracy
 
@@ -73,7 +74,7 @@ def test_engine_stopped_for_300_ms_makes_the_run_invalid(tmp_path: Path) -> None
     assert 200_000 < value_of(result, "load.search.send_lag.p99") < 350_000
     # ten or so were in flight: their answers came in time and were read late
     assert value_of(result, "load.search.receive_lag.max") > 250_000
-    record = np.sort(np.array(server.record()))
+    record = np.sort(record_of(server))
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
         theirs_us = record[int(share * record.size)] / 1e3
         ours_us = value_of(result, f"load.search.service_time.{name}")

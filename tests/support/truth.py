@@ -21,7 +21,8 @@ def percentile_of(record: npt.NDArray[np.int64], p: float) -> float:
 
 
 def record_of(*servers: Responder) -> npt.NDArray[np.int64]:
-    return np.concatenate([np.array(s.record(), dtype=np.int64) for s in servers])
+    records = [np.array(s.record(), dtype=np.int64).reshape(-1, 2) for s in servers]
+    return np.concatenate(records)[:, 1]
 
 
 def above(histogram: Histogram, ns: int) -> int:

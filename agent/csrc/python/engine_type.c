@@ -9,7 +9,6 @@
 
 struct engine_object {
     struct slam_py_object base;
-    PyObject *keep; /* a list: what the engine's settings point to */
     Py_buffer lease;
 };
 
@@ -42,20 +41,16 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct slam_engine *engine = NULL;
     unsigned long long spin = 20000, max_pdu = 16u << 20;
     int realtime = 1;
-    PyObject *plan, *lease = Py_None;
+    PyObject *plan, *lease = Py_None, *keep = slam_py_init(self_object);
     char err[SLAM_ERR_LEN];
     int rc;
 
-    if (slam_py_check_new(self_object) != 0)
-        return -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$IpKKO", names, &plan,
+    if (!keep ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "O|$IpKKO", names, &plan,
                                      &config.workers, &realtime, &spin, &max_pdu,
                                      &lease) ||
-        take_lease(self, lease, &config) != 0)
-        return -1;
-    if (!self->keep)
-        self->keep = PyList_New(0);
-    if (!self->keep || slam_py_read(slam_py_run_rows, plan, &config, self->keep) != 0)
+        take_lease(self, lease, &config) != 0 ||
+        slam_py_read(slam_py_run_rows, plan, &config, keep) != 0)
         return -1;
     config.realtime = realtime;
     config.spin_ns = spin;
@@ -66,20 +61,9 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 }
 
 static void
-close_now(PyObject *self)
-{
-    struct slam_engine *engine = ((struct slam_py_object *)self)->handle;
-
-    ((struct slam_py_object *)self)->handle = NULL;
-    Py_BEGIN_ALLOW_THREADS slam_engine_destroy(engine);
-    Py_END_ALLOW_THREADS
-}
-
-static void
 engine_dealloc(PyObject *self)
 {
-    close_now(self);
-    Py_CLEAR(((struct engine_object *)self)->keep);
+    SLAM_PY_DESTROY(self, slam_engine_destroy);
     PyBuffer_Release(&((struct engine_object *)self)->lease);
     slam_py_free(self);
 }
@@ -89,7 +73,7 @@ engine_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     if (slam_py_check_idle(self) != 0)
         return NULL;
-    close_now(self);
+    SLAM_PY_DESTROY(self, slam_engine_destroy);
     Py_RETURN_NONE;
 }
 
@@ -102,7 +86,7 @@ engine_add_stream(PyObject *self, PyObject *plan)
     int rc;
 
     if (!slam_py_handle(self) || slam_py_read(slam_py_stream_rows, plan, &stream,
-                                              ((struct engine_object *)self)->keep))
+                                              ((struct slam_py_object *)self)->keep))
         return NULL;
     engine = slam_py_handle(self); /* the plan's attributes may run any code */
     if (!engine)

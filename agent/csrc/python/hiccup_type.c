@@ -11,31 +11,18 @@ hiccup_meter_init(PyObject *self, PyObject *args, PyObject *kwargs)
     char err[SLAM_ERR_LEN];
     int realtime, rc;
 
-    if (slam_py_check_new(self) != 0)
-        return -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$p", names, &realtime))
+    if (!slam_py_init(self) ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "$p", names, &realtime))
         return -1;
     rc = slam_py_status(slam_hiccup_meter_start(realtime, &meter, err), err);
     ((struct slam_py_object *)self)->handle = meter;
     return rc;
 }
 
-/* Joins the thread, which asks for no object. */
-static void
-end(PyObject *self_object)
-{
-    struct slam_py_object *self = (struct slam_py_object *)self_object;
-    struct slam_hiccup_meter *meter = self->handle;
-
-    self->handle = NULL;
-    Py_BEGIN_ALLOW_THREADS slam_hiccup_meter_destroy(meter);
-    Py_END_ALLOW_THREADS
-}
-
 static void
 hiccup_meter_dealloc(PyObject *self)
 {
-    end(self);
+    SLAM_PY_DESTROY(self, slam_hiccup_meter_destroy);
     slam_py_free(self);
 }
 
@@ -55,7 +42,7 @@ hiccup_meter_take(PyObject *self, PyObject *Py_UNUSED(unused))
 static PyObject *
 hiccup_meter_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    end(self);
+    SLAM_PY_DESTROY(self, slam_hiccup_meter_destroy);
     Py_RETURN_NONE;
 }
 

@@ -28,39 +28,33 @@ ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct slam_ldif_config config = {0};
     struct slam_ldif *ldif = NULL;
     const void *arrays[3];
-    PyObject *nodes, *values, *fds, *keep;
+    PyObject *nodes, *values, *fds, *keep = slam_py_init(self_object);
     unsigned long long seed;
     char err[SLAM_ERR_LEN];
-    int rc = -1;
+    int rc;
 
-    if (slam_py_check_new(self_object) != 0)
-        return -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOOIIIO", names, &seed, &nodes,
+    if (!keep ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "KOOIIIO", names, &seed, &nodes,
                                      &values, &config.first_names, &config.last_names,
-                                     &config.threads, &fds))
-        return -1;
-    keep = PyList_New(0);
-    if (keep &&
-        slam_py_read_array(node_row, nodes, &arrays[0], &config.node_count, keep) ==
-            0 &&
+                                     &config.threads, &fds) ||
+        slam_py_read_array(node_row, nodes, &arrays[0], &config.node_count, keep) ||
         slam_py_read_array(slam_py_value_row, values, &arrays[1], &config.source_count,
-                           keep) == 0 &&
-        slam_py_read_array(fd_row, fds, &arrays[2], &config.output_count, keep) == 0) {
-        config.seed = seed;
-        config.nodes = arrays[0];
-        config.sources = arrays[1];
-        config.fds = arrays[2];
-        rc = slam_py_status(slam_ldif_create(&config, &ldif, err), err);
-        self->handle = ldif;
-    }
-    Py_XDECREF(keep);
+                           keep) ||
+        slam_py_read_array(fd_row, fds, &arrays[2], &config.output_count, keep))
+        return -1;
+    config.seed = seed;
+    config.nodes = arrays[0];
+    config.sources = arrays[1];
+    config.fds = arrays[2];
+    rc = slam_py_status(slam_ldif_create(&config, &ldif, err), err);
+    self->handle = ldif;
     return rc;
 }
 
 static void
 ldif_dealloc(PyObject *self)
 {
-    slam_ldif_destroy(((struct slam_py_object *)self)->handle);
+    SLAM_PY_DESTROY(self, slam_ldif_destroy);
     slam_py_free(self);
 }
 
@@ -117,13 +111,10 @@ ldif_stop(PyObject *self, PyObject *Py_UNUSED(unused))
 static PyObject *
 ldif_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct slam_ldif *ldif = ((struct slam_py_object *)self)->handle;
-
     if (slam_py_check_idle(self) != 0)
         return NULL;
-    ((struct slam_py_object *)self)->handle = NULL;
-    Py_BEGIN_ALLOW_THREADS slam_ldif_destroy(ldif);
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    SLAM_PY_DESTROY(self, slam_ldif_destroy);
+    Py_RETURN_NONE;
 }
 
 static PyObject *

@@ -20,12 +20,16 @@ slam_py_handle(PyObject *self)
     return handle;
 }
 
-int
-slam_py_check_new(PyObject *self)
+PyObject *
+slam_py_init(PyObject *self_object)
 {
-    bool is_new = !((struct slam_py_object *)self)->handle;
+    struct slam_py_object *self = (struct slam_py_object *)self_object;
 
-    return is_new ? 0 : fail("%S is initialised", self);
+    if (self->handle)
+        fail("%S is initialised", self_object);
+    else if (!self->keep)
+        self->keep = PyList_New(0);
+    return self->handle ? NULL : self->keep;
 }
 
 int
@@ -42,6 +46,7 @@ slam_py_free(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
+    Py_CLEAR(((struct slam_py_object *)self)->keep);
     release(self);
     Py_DECREF(type);
 }

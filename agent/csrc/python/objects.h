@@ -24,6 +24,7 @@ extern PyType_Spec slam_py_hiccup_meter_spec;
 
 struct slam_py_object {
     PyObject_HEAD void *handle; /* NULL: not initialised, or closed */
+    PyObject *keep;             /* a list: what the settings of the handle point to */
     int calls; /* under way without the GIL; changed with the GIL held */
 };
 
@@ -35,11 +36,23 @@ struct slam_py_object {
 
 /* The object's handle, or NULL with an exception. */
 void *slam_py_handle(PyObject *self);
-/* Returns 0 where the object has no handle yet, else -1 with an exception. */
-int slam_py_check_new(PyObject *self);
+/* Begins __init__. Returns the list of the object, or NULL with an exception: it has a
+ * handle already. */
+PyObject *slam_py_init(PyObject *self);
 /* Returns 0 where no call is under way, else -1 with an exception. */
 int slam_py_check_idle(PyObject *self);
 void slam_py_free(PyObject *self);
+
+/* Takes the handle from the object and destroys it, without the GIL: threads of it may
+ * have to end. */
+#define SLAM_PY_DESTROY(self, destroy)                                                 \
+    do {                                                                               \
+        void *handle_ = ((struct slam_py_object *)(self))->handle;                     \
+                                                                                       \
+        ((struct slam_py_object *)(self))->handle = NULL;                              \
+        Py_BEGIN_ALLOW_THREADS destroy(handle_);                                       \
+        Py_END_ALLOW_THREADS                                                           \
+    } while (0)
 
 /* Returns 0, or for a negative slam_err -1 with the exception of this text. */
 int slam_py_status(int rc, const char *err);

@@ -28,21 +28,18 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct slam_responder_options options = {0};
     struct slam_responder *responder = NULL;
     unsigned long long seed = 0, capacity = 0;
-    PyObject *delays = NULL, *keep;
+    PyObject *delays = NULL, *keep = slam_py_init(self_object);
     const void *mixture = NULL;
     char err[SLAM_ERR_LEN];
-    int rc = -1, in_turn = 0;
+    int rc, in_turn = 0;
 
-    if (slam_py_check_new(self_object) != 0)
-        return -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$zOKKp", names,
+    if (!keep ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "|$zOKKp", names,
                                      &options.socket_path, &delays, &seed, &capacity,
-                                     &in_turn))
+                                     &in_turn) ||
+        (delays && slam_py_read_array(delay_row, delays, &mixture, &options.delay_count,
+                                      keep) != 0))
         return -1;
-    keep = PyList_New(0);
-    if (!keep || (delays && slam_py_read_array(delay_row, delays, &mixture,
-                                               &options.delay_count, keep) != 0))
-        goto out;
     options.delays = mixture;
     options.seed = seed;
     options.in_turn = in_turn;
@@ -53,18 +50,14 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         self->socket_path = PyUnicode_FromString(options.socket_path);
         rc = self->socket_path ? 0 : -1;
     }
-out:
-    Py_XDECREF(keep);
     return rc;
 }
 
 static void
 responder_dealloc(PyObject *self)
 {
-    struct slam_responder *responder = ((struct slam_py_object *)self)->handle;
-
-    Py_BEGIN_ALLOW_THREADS slam_responder_destroy(responder);
-    Py_END_ALLOW_THREADS Py_XDECREF(((struct responder_object *)self)->socket_path);
+    SLAM_PY_DESTROY(self, slam_responder_destroy);
+    Py_XDECREF(((struct responder_object *)self)->socket_path);
     slam_py_free(self);
 }
 
@@ -107,7 +100,7 @@ responder_resume(PyObject *self, PyObject *Py_UNUSED(unused))
 }
 
 static PyObject *
-sample_times(PyObject *self, bool arrivals)
+responder_record(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     const struct slam_responder *responder = slam_py_handle(self);
     const struct slam_responder_sample *samples;
@@ -119,23 +112,11 @@ sample_times(PyObject *self, bool arrivals)
     samples = slam_responder_record(responder, &count);
     list = PyList_New(0);
     for (size_t i = 0; list && i < count; i++)
-        if (slam_py_append(list, PyLong_FromUnsignedLongLong(
-                                     arrivals ? samples[i].received_ns
-                                              : samples[i].service_ns)) != 0)
+        if (slam_py_append(
+                list, Py_BuildValue("KK", (unsigned long long)samples[i].received_ns,
+                                    (unsigned long long)samples[i].service_ns)) != 0)
             Py_CLEAR(list);
     return list;
-}
-
-static PyObject *
-responder_record(PyObject *self, PyObject *Py_UNUSED(unused))
-{
-    return sample_times(self, false);
-}
-
-static PyObject *
-responder_arrivals(PyObject *self, PyObject *Py_UNUSED(unused))
-{
-    return sample_times(self, true);
 }
 
 static PyObject *
@@ -194,7 +175,6 @@ static PyMethodDef responder_methods[] = {
     {"pause", responder_pause, METH_NOARGS, NULL},
     {"resume", responder_resume, METH_NOARGS, NULL},
     {"record", responder_record, METH_NOARGS, NULL},
-    {"arrivals", responder_arrivals, METH_NOARGS, NULL},
     {"counts", responder_counts, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

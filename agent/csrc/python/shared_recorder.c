@@ -196,25 +196,20 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct slam_engine_config config = {0};
     struct shared *shared = NULL;
     struct slam_stream_settings stream = {0};
-    PyObject *run, *plan, *keep;
+    PyObject *run, *plan, *keep = slam_py_init(self_object);
     unsigned int number, ops;
     char err[SLAM_ERR_LEN] = "a stream without connections";
-    int rc = -1;
+    int rc;
 
-    if (slam_py_check_new(self_object) != 0)
+    if (!keep ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "OOII", names, &run, &plan, &number,
+                                     &ops) ||
+        slam_py_read(slam_py_run_rows, run, &config, keep) != 0 ||
+        slam_py_read(slam_py_stream_rows, plan, &stream, keep) != 0)
         return -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOII", names, &run, &plan, &number,
-                                     &ops))
-        return -1;
-    keep = PyList_New(0);
-    if (keep && slam_py_read(slam_py_run_rows, run, &config, keep) == 0 &&
-        slam_py_read(slam_py_stream_rows, plan, &stream, keep) == 0) {
-        rc = create(&shared, &config, &stream, number, ops, err);
-        self->handle = shared;
-        rc = slam_py_status(rc, err);
-    }
-    Py_XDECREF(keep);
-    return rc;
+    rc = create(&shared, &config, &stream, number, ops, err);
+    self->handle = shared;
+    return slam_py_status(rc, err);
 }
 
 static void

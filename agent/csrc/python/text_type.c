@@ -45,29 +45,25 @@ text_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct text_object *self = (struct text_object *)self_object;
     struct slam_template_config config = {0};
     struct slam_template *template = NULL;
-    PyObject *plan, *keep;
+    PyObject *plan, *keep = slam_py_init(self_object);
     unsigned long long seed, number, total;
     char err[SLAM_ERR_LEN];
-    int rc = -1;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKKK", names, &plan, &seed, &number,
-                                     &total))
-        return -1;
-    if (slam_py_check_new(self_object) != 0)
+    if (!keep || !PyArg_ParseTupleAndKeywords(args, kwargs, "OKKK", names, &plan, &seed,
+                                              &number, &total))
         return -1;
     if (number >= total) {
         PyErr_SetString(PyExc_ValueError,
                         "a text is for a client whose number is below the total");
         return -1;
     }
-    keep = PyList_New(0);
-    if (keep && slam_py_read(slam_py_template_rows, plan, &config, keep) == 0)
-        rc = slam_py_status(slam_template_create(&config, NULL, &template, err), err);
-    Py_XDECREF(keep);
+    if (slam_py_read(slam_py_template_rows, plan, &config, keep) != 0 ||
+        slam_py_status(slam_template_create(&config, NULL, &template, err), err) != 0)
+        return -1;
     slam_rng_seed(&self->rng, seed, 0);
     self->partition =
         (struct slam_partition){.first = number, .step = 1, .count = 1, .total = total};
-    return rc == 0 ? prepare(self, template) : -1;
+    return prepare(self, template);
 }
 
 static void
@@ -75,7 +71,7 @@ text_dealloc(PyObject *self_object)
 {
     struct text_object *self = (struct text_object *)self_object;
 
-    slam_template_destroy(self->base.handle);
+    SLAM_PY_DESTROY(self, slam_template_destroy);
     PyMem_Free(self->states);
     PyMem_Free(self->out);
     slam_py_free(self_object);

@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -38,8 +39,7 @@ struct client {
     uint8_t *unsent; /* what the socket did not take, from unsent_at */
     size_t unsent_len;
     size_t unsent_at;
-    struct client *next;
-    struct client **link; /* the pointer that points here */
+    LIST_ENTRY(client) in_clients;
 };
 
 struct slam_responder {
@@ -54,7 +54,7 @@ struct slam_responder {
     atomic_bool paused;
     atomic_bool stopping;
 
-    struct client *clients; /* all below: thread only, but for the atomics */
+    LIST_HEAD(, client) clients; /* all below: thread only, but for the atomics */
     struct slam_delays delays;
     uint8_t *input;
     uint8_t output[OUTPUT_BYTES];
@@ -81,9 +81,7 @@ count(_Atomic uint64_t *counter)
 static void
 client_free(struct client *c)
 {
-    *c->link = c->next;
-    if (c->next != NULL)
-        c->next->link = c->link;
+    LIST_REMOVE(c, in_clients);
     free(c->partial);
     free(c->unsent);
     free(c);
@@ -139,11 +137,7 @@ accept_clients(struct slam_responder *r)
             return;
         }
         c->fd = fd;
-        c->next = r->clients;
-        c->link = &r->clients;
-        if (c->next != NULL)
-            c->next->link = &c->next;
-        r->clients = c;
+        LIST_INSERT_HEAD(&r->clients, c, in_clients);
         count(&r->connections);
         if (!watch(r, c, EPOLL_CTL_ADD, EPOLLIN))
             client_close(r, c);
@@ -565,11 +559,9 @@ slam_responder_destroy(struct slam_responder *r)
     if (r == NULL)
         return;
     slam_responder_stop(r);
-    while (r->clients != NULL) {
-        if (r->clients->fd >= 0)
-            close(r->clients->fd);
-        client_free(r->clients);
-    }
+    for (struct client *c; (c = LIST_FIRST(&r->clients)) != NULL; client_free(c))
+        if (c->fd >= 0)
+            close(c->fd);
     const int fds[] = {r->listen_fd, r->wake_fd, r->epoll_fd};
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
         if (fds[i] >= 0)
