@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,7 +45,13 @@ from ldapslam.jobs.operations.body import (
 )
 from ldapslam.jobs.operations.entries import refused_modify, rehearsal
 from ldapslam.jobs.requests import ber
-from ldapslam.jobs.requests.dn import is_of_server, parse_dn, split_rdn
+from ldapslam.jobs.requests.dn import (
+    is_of_server,
+    parse_dn,
+    pieces,
+    rdn_parts,
+    split_rdn,
+)
 from ldapslam.jobs.requests.pattern import MASK_CLASS
 from ldapslam.jobs.requests.scope import Let, Scope
 from ldapslam.jobs.requests.template import (
@@ -309,7 +315,6 @@ class _AddedEntry(Entry):
 
 _ADD_REQUEST = 0x68
 _PLACEHOLDER = re.compile(f"[{MASK_CLASS}]")
-_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
 class Add(OperationBody):
@@ -450,33 +455,16 @@ def _named_entry(
             for part in parts
         )
 
+    def unescaped(value: str) -> Iterator[Node]:
+        for piece in pieces(value):
+            yield from (piece,) if isinstance(piece, bytes) else filled(piece, False)
+
     attributes = [
-        (name, [_unescaped(value, lambda piece: filled(piece, escaped=False))])
-        for name, value in _avas(rdn)
+        (name, [tuple(unescaped(value))])
+        for name, value in rdn_parts(rdn)
+        if not value.startswith("#")  # BER in hex: the file must give the value
     ]
     dn = filled(rdn, escaped=True)
     if parent:
         dn = (*dn, b",", *pattern.unmask(parent))
     return dn, attributes, lets
-
-
-def _avas(rdn: str) -> Iterator[tuple[str, str]]:
-    """Attribute and value, escapes and all, of each part of an RDN."""
-    for part in re.findall(r"(?:[^\\+]|\\.)+", rdn, re.DOTALL):
-        name, _, value = part.partition("=")
-        value = value.lstrip(" ")
-        if not value.startswith("#"):  # BER in hex: the file must give the value
-            yield name.strip(" "), re.sub(r"(?<!\\) +$", "", value)
-
-
-def _unescaped(
-    value: str, filled: Callable[[str], tuple[Node, ...]]
-) -> tuple[Node, ...]:
-    parts: list[Node] = []
-    end = 0
-    for escape in _ESCAPE.finditer(value):
-        parts += filled(value[end : escape.start()])
-        escaped = escape[1]
-        parts.append(bytes.fromhex(escaped) if len(escaped) == 2 else escaped.encode())
-        end = escape.end()
-    return (*parts, *filled(value[end:]))

@@ -7,7 +7,7 @@ Spaces after a comma are accepted, as RFC 2253 and every server do.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ldapslam.base.fault import Fault, got
@@ -26,8 +26,8 @@ _STRING = r'(?! *#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
 _AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
 _WHOLE = re.compile(rf" *([{MASK_CLASS}]) *(?=,|$)")
 _WHOLE_RDNS = (VARIABLE, PARENT, *FILES)
-_PART = re.compile(r"[ ]*([^=+]+?)[ ]*=[ ]*((?:[^\\+]|\\.)*)", re.DOTALL)
-_ESCAPES = re.compile(r"((?:\\[0-9A-Fa-f]{2})+)|\\(.)", re.DOTALL)
+_PART = re.compile(r" *([^=+]+?) *= *((?:[^\\+]|\\.)*?) *(?:\+|\Z)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _SPECIAL = frozenset(b',+"\\<>;=#\0')
 #: The RDNs of trees that are the server itself.
 _COMMON_NAME = ("cn", "commonname", "2.5.4.3")
@@ -98,18 +98,29 @@ def is_of_server(dn: str) -> bool | None:
 
 def rdn_values(dn: str) -> list[tuple[str, str]]:
     """Attributes and values of a DN's first RDN, without escapes."""
+    return [
+        (name, b"".join(map(_octets, pieces(value))).decode(errors="replace"))
+        for name, value in rdn_parts(split_rdn(dn)[0])
+    ]
 
-    def unescaped(match: re.Match[str]) -> str:
-        if match[1]:
-            return bytes.fromhex(match[1].replace("\\", "")).decode(errors="replace")
-        return match[2]
 
-    rdn, _ = split_rdn(dn)
-    values = []
-    for name, value in _PART.findall(rdn):
-        trimmed = re.sub(r"(?<!\\) +$", "", value)
-        values.append((name, _ESCAPES.sub(unescaped, trimmed)))
-    return values
+def rdn_parts(rdn: str) -> list[tuple[str, str]]:
+    """Attributes and values of an RDN, with their escapes."""
+    return _PART.findall(rdn)
+
+
+def pieces(value: str) -> Iterator[str | bytes]:
+    """Yield a value's texts as they stand, and between them what was escaped."""
+    end = 0
+    for escape in _ESCAPE.finditer(value):
+        yield value[end : escape.start()]
+        yield bytes.fromhex(escape[1]) if escape[1] else escape[2].encode()
+        end = escape.end()
+    yield value[end:]
+
+
+def _octets(piece: str | bytes) -> bytes:
+    return piece.encode() if isinstance(piece, str) else piece
 
 
 def _check(masked: str, text: str) -> str:

@@ -103,6 +103,7 @@ def test_names_are_numbered_over_all_templates() -> None:
         ("cn=a\\, b \\+ c+uid = x ,dc=com", [("cn", "a, b + c"), ("uid", "x")]),
         ("cn=Zo\\c3\\ab,dc=com", [("cn", "Zoë")]),
         ("cn=x\\ ,dc=com", [("cn", "x ")]),
+        ("cn=x\\\\ ,dc=com", [("cn", "x\\")]),
     ],
 )
 def test_values_of_an_rdn(dn: str, expected: list[tuple[str, str]]) -> None:
