@@ -15,92 +15,31 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any
 
 from ldapslam.base.inert import parse_json
 from ldapslam.jobs.replay.log import (
-    NS_PER_S,
+    DN,
+    MONTHS,
     SCOPES,
+    Clock,
     Convert,
     Event,
+    RequestLines,
     fields_of,
-    fraction_ns,
-    iso_time_ns,
 )
 
 _LINE = re.compile(
-    r"\[(\d\d/[A-Z][a-z]{2}/\d{4}):(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})\] "
+    r"\[(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})\] "
     r"conn=(\d+|Internal\(\d+\)) (.*)",
     re.DOTALL,
 )
 _OPERATION = re.compile(r"op=(-?\d+)(\(\d+\)\(\d+\))? (.*)", re.DOTALL)
 _HEADER = re.compile(r"\s|$|389-Directory/|Fedora-Directory/")
 _RESULT = re.compile(r"RESULT err=(?P<result>-?\d+) .*?\bnentries=(?P<entries>\d+)")
-_DN = r'dn="(?P<dn>.*)"'
-_ENTRY = rf'[A-Z]+ {_DN}(?: authzid="[^"]*")?[\s,]*$'
-#: By the first word of a line: the operation, and its fields.
-_REQUESTS = {
-    word: (kind, re.compile(pattern, re.DOTALL))
-    for word, kind, pattern in (
-        (
-            "SRCH",
-            "search",
-            r'SRCH base="(?P<dn>.*)" scope=(?P<scope>\d) filter="(?P<filter>.*)" '
-            r'attrs=(?:ALL|"(?P<attributes>[^"]*)")(?P<is_persistent>.*)$',
-        ),
-        (
-            "BIND",
-            "bind",
-            rf"BIND {_DN} method=(?P<method>\w+ version=\d(?: mech=\S+)?)",
-        ),
-        ("AUTOBIND", "bind", r"(?P<method>AUTOBIND)"),
-        ("ADD", "add", _ENTRY),
-        ("MOD", "modify", _ENTRY),
-        ("DEL", "delete", _ENTRY),
-        (
-            "MODRDN",
-            "modify_dn",
-            rf'MODRDN {_DN} newrdn="(?P<new_rdn>.*)" '
-            r'newsuperior="(?P<new_superior>[^"]*)"',
-        ),
-        ("CMP", "compare", rf'CMP {_DN} attr="(?P<attribute>[^"]*)"'),
-        ("EXT", "extended", r'EXT oid="(?P<oid>[\d.]+)"'),
-        ("ABANDON", "abandon", ""),
-        ("UNBIND", "unbind", ""),
-    )
-}
 _ISO_TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ?([+-]\d\d:?\d\d|Z)"
 )
-
-
-class Clock:
-    """Times of the classic form; remembers the minute that it converted last."""
-
-    def __init__(self) -> None:
-        self.is_coarse = False
-        self._minute: tuple[str, ...] = ()
-        self._minute_s = 0
-
-    def read(self, match: re.Match[str]) -> int | None:
-        """None where there is no such time."""
-        minute = match.group(1, 2, 3, 6)
-        if minute != self._minute:
-            try:
-                moment = datetime.strptime(" ".join(minute), "%d/%b/%Y %H %M %z")
-            except ValueError:
-                return None
-            self._minute, self._minute_s = minute, int(moment.timestamp())
-        self.is_coarse = match[5] is None
-        return (self._minute_s + int(match[4])) * NS_PER_S + fraction_ns(match[5])
-
-    def read_iso(self, text: str) -> int | None:
-        match = _ISO_TIME.match(text)
-        if match is None:
-            return None
-        self.is_coarse = match[3] is None
-        return iso_time_ns(*match.groups())
 
 
 def is_line(line: str) -> bool:
@@ -149,7 +88,9 @@ def _classic_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | N
     if not match[7].isdigit():
         unusable["operations of the server's own"] += " RESULT " not in match[8]
         return None
-    connection, time_ns = int(match[7]), clock.read(match)
+    connection = int(match[7])
+    day = f"{match[3]}-{MONTHS.get(match[2], 0):02}-{match[1]}"
+    time_ns = clock.time_ns(day, *match.group(4, 5, 6))
     if time_ns is None:
         unusable["lines of another kind"] += 1
         return None
@@ -178,10 +119,7 @@ def _read(text: str) -> tuple[str, dict[str, Any]] | None:
         return ("result", fields_of(match, _CONVERT)) if match else None
     if word in ("SORT", "VLV", "STAT", "ENTRY", "REFERRAL", "EXTENDED"):
         return "detail", {}
-    if word not in _REQUESTS:
-        return None
-    kind, pattern = _REQUESTS[word]
-    return kind, fields_of(pattern.match(text), _CONVERT)
+    return _REQUESTS.read(text)
 
 
 def _attributes(names: list[str]) -> tuple[str, ...]:
@@ -206,6 +144,20 @@ _CONVERT: Convert = {
     "method": _method,
     "new_superior": lambda text: None if text == "(null)" else text,
 }
+_ENTRY = rf'[A-Z]+ {DN}(?: authzid="[^"]*")?[\s,]*$'
+_REQUESTS = RequestLines(
+    {
+        "SRCH": r'SRCH base="(?P<dn>.*)" scope=(?P<scope>\d) filter="(?P<filter>.*)" '
+        r'attrs=(?:ALL|"(?P<attributes>[^"]*)")(?P<is_persistent>.*)$',
+        "BIND": rf"BIND {DN} method=(?P<method>\w+ version=\d(?: mech=\S+)?)",
+        "AUTOBIND": r"(?P<method>AUTOBIND)",
+        **dict.fromkeys(("ADD", "MOD", "DEL"), _ENTRY),
+        "MODRDN": rf'MODRDN {DN} newrdn="(?P<new_rdn>.*)" '
+        r'newsuperior="(?P<new_superior>[^"]*)"',
+        "EXT": r'EXT oid="(?P<oid>[\d.]+)"',
+    },
+    _CONVERT,
+)
 _UPPER_CASE = "search bind add modify delete compare abandon unbind result".split()
 _JSON_KINDS = {
     **{kind.upper(): kind for kind in _UPPER_CASE},
@@ -231,7 +183,8 @@ def _json_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | None
     if not isinstance(record, dict) or "operation" not in record:
         return None  # the header of a file
     what = _JSON_KINDS.get(record["operation"])
-    time_ns = clock.read_iso(str(record.get("local_time", "")))
+    stamp = _ISO_TIME.match(str(record.get("local_time", "")))
+    time_ns = clock.time_ns(*stamp.groups()) if stamp else None
     connection = record.get("conn_id")
     if record.get("internal_op"):
         unusable["operations of the server's own"] += what != "result"

@@ -106,22 +106,75 @@ class Log:
             yield from session.operations
 
 
-def fraction_ns(digits: str | None) -> int:
-    """Nanoseconds of the digits behind a second's point."""
-    return int((digits or "0").ljust(9, "0"))
+MONTHS = {
+    name: number
+    for number, name in enumerate(
+        "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1
+    )
+}
 
 
-def iso_time_ns(day: str, time: str, fraction: str | None, zone: str) -> int | None:
-    """None where there is no such time."""
-    try:
-        moment = datetime.fromisoformat(f"{day}T{time}{zone}")
-    except ValueError:
-        return None
-    return int(moment.timestamp()) * NS_PER_S + fraction_ns(fraction)
+class Clock:
+    """Times of a file's lines; None where a line has none that is known."""
+
+    def __init__(self) -> None:
+        #: The last stamp had whole seconds only.
+        self.is_coarse = False
+
+    def time_ns(
+        self, day: str, time: str, fraction: str | None, zone: str
+    ) -> int | None:
+        """The time of a stamp in ISO form, with the digits behind its second."""
+        self.is_coarse = fraction is None
+        try:
+            moment = datetime.fromisoformat(f"{day}T{time}{zone}")
+        except ValueError:
+            return None
+        return int(moment.timestamp()) * NS_PER_S + int((fraction or "").ljust(9, "0"))
 
 
+#: The operation that a line is about, by its first word.
+_KINDS = {
+    "SRCH": "search",
+    "BIND": "bind",
+    "AUTOBIND": "bind",
+    "ADD": "add",
+    "MOD": "modify",
+    "DEL": "delete",
+    "MODRDN": "modify_dn",
+    "CMP": "compare",
+    "EXT": "extended",
+    "ABANDON": "abandon",
+    "UNBIND": "unbind",
+}
+DN = r'dn="(?P<dn>.*)"'
+_SAME_OF_BOTH = {
+    "CMP": rf'CMP {DN} attr="(?P<attribute>[^"]*)"',
+    "ABANDON": "",
+    "UNBIND": "",
+}
 #: How the text of a field in a log becomes the field; the others are texts.
 Convert = Mapping[str, Callable[[Any], Any]]
+
+
+class RequestLines:
+    """The lines of requests in a server's log."""
+
+    def __init__(self, patterns: Mapping[str, str], convert: Convert) -> None:
+        """`patterns`: by a line's first word, with the fields of `Operation`."""
+        self._patterns = {
+            word: re.compile(pattern, re.DOTALL)
+            for word, pattern in {**_SAME_OF_BOTH, **patterns}.items()
+        }
+        self._convert = convert
+
+    def read(self, text: str) -> tuple[str, dict[str, Any]] | None:
+        """Kind and fields of the operation; None: it is another line."""
+        word = text.split(" ", 1)[0]
+        if word not in self._patterns:
+            return None
+        match = self._patterns[word].match(text)
+        return _KINDS[word], fields_of(match, self._convert)
 
 
 def fields_of(match: re.Match[str] | None, convert: Convert) -> dict[str, Any]:

@@ -19,32 +19,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
-from ldapslam.jobs.replay.log import (
-    NS_PER_S,
-    SCOPES,
-    Convert,
-    Event,
-    fields_of,
-    fraction_ns,
-    iso_time_ns,
-)
+from ldapslam.jobs.replay import log
+from ldapslam.jobs.replay.log import DN, MONTHS, NS_PER_S, SCOPES, Event, RequestLines
 
 #: Syslog's stamps have no year; a leap year has every day that they may name.
 YEAR_WITHOUT_YEAR = 2000
 
 _DEREF = {0: "never", 1: "searching", 2: "finding", 3: "always"}
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1
-    )
-}
 _DEBUG = re.compile(r"([0-9a-f]{8})(?:\.([0-9a-f]{8}|[0-9a-f]{5}) 0x[0-9a-f]+)? ")
 _SYSLOG = re.compile(
-    r"(?:<\d+>)?([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? "
+    r"(?:<\d+>)?([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? "
 )
 _RFC3339 = re.compile(
     r"(?:<\d+>\d* ?)?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
@@ -55,15 +41,11 @@ _RESULT = re.compile(r"(?:SEARCH )?RESULT (?:tag=\d+|oid=\S*) err=(\d+)")
 _ENTRIES = re.compile(r" nentries=(\d+)")
 
 
-class Clock:
-    """Times of a file's lines; None where a line has none that is known."""
-
+class Clock(log.Clock):
     def __init__(self) -> None:
-        #: The last stamp had whole seconds only.
-        self.is_coarse = False
+        super().__init__()
         self._year = YEAR_WITHOUT_YEAR
         self._month = 0
-        self._days: dict[tuple[int, int], int] = {}
 
     def begin_next_year(self) -> None:
         """Where the log has no years: another of its files is of the year before."""
@@ -79,27 +61,16 @@ class Clock:
             return self._syslog(match)
         if match := _RFC3339.match(line):
             day, time, fraction, zone = match.groups()
-            self.is_coarse = fraction is None
-            return iso_time_ns(day, time, fraction, zone or "+00:00")
+            return self.time_ns(day, time, fraction, zone or "+00:00")
         return None
 
     def _syslog(self, match: re.Match[str]) -> int | None:
-        month = _MONTHS.get(match[1])
-        if month is None:
-            return None
-        if month < self._month - 6:
+        month = MONTHS.get(match[1], 0)
+        if month and month < self._month - 6:
             self._year += 1  # from December to January
-        self._month = month
-        key = self._year, month * 32 + int(match[2])
-        if key not in self._days:
-            try:
-                moment = datetime(self._year, month, int(match[2]), tzinfo=UTC)
-            except ValueError:
-                return None
-            self._days[key] = int(moment.timestamp())
-        seconds = int(match[3]) * 3_600 + int(match[4]) * 60 + int(match[5])
-        self.is_coarse = match[6] is None
-        return (self._days[key] + seconds) * NS_PER_S + fraction_ns(match[6])
+        self._month = month or self._month
+        day = f"{self._year}-{month:02}-{match[2]:0>2}"
+        return self.time_ns(day, match[3], match[4], "+00:00")
 
 
 def is_line(line: str) -> bool:
@@ -142,18 +113,14 @@ def _operation_event(text: str) -> tuple[str, dict[str, Any]] | None:
         return "detail", {}
     if text.startswith(("SRCH attr=", "MOD attr=")):
         return "detail", {"attributes": tuple(text.partition("=")[2].split())}
-    if word not in _REQUESTS:
-        return None
-    kind, pattern = _REQUESTS[word]
-    match = pattern.match(text)
-    if word == "BIND" and match is None:
+    if word == "BIND" and not _FIRST_OF_BIND.match(text):
         # the second line: the identity, the mechanism, or `anonymous`
         if " mech=" in text:
             mechanism = text.rpartition(" mech=")[2].split(" ")[0]
             return "detail", {} if mechanism in _IMPLIED else {"method": mechanism}
         if "authcid=" in text:
             return "detail", {}
-    return kind, fields_of(match, _CONVERT)
+    return _REQUESTS.read(text)
 
 
 # Lines that say nothing of the request that its first line has not.
@@ -162,33 +129,21 @@ _CONTINUATIONS = frozenset(
 )
 _IMPLIED = frozenset(("SIMPLE", "implicit"))
 _METHODS = {"128": "simple", "163": "SASL"}
-_DN = r'dn="(?P<dn>.*)"'
-_ENTRY = rf"[A-Z]+ {_DN}\s*$"
-#: By the first word of a line: the operation, and its fields.
-_REQUESTS = {
-    word: (kind, re.compile(pattern, re.DOTALL))
-    for word, kind, pattern in (
-        (
-            "SRCH",
-            "search",
-            r'SRCH base="(?P<dn>.*)" scope=(?P<scope>\d) deref=(?P<deref>\d) '
-            r'filter="(?P<filter>.*)"\s*$',
-        ),
-        ("BIND", "bind", rf"BIND {_DN} method=(?P<method>\d+)"),
-        ("ADD", "add", _ENTRY),
-        ("DEL", "delete", _ENTRY),
-        ("MODRDN", "modify_dn", _ENTRY),
-        ("MOD", "modify", _ENTRY),
-        ("CMP", "compare", rf'CMP {_DN} attr="(?P<attribute>[^"]*)"'),
-        ("EXT", "extended", r"EXT oid=(?P<oid>[\d.]+)"),
-        ("ABANDON", "abandon", ""),
-        ("UNBIND", "unbind", ""),
-    )
-}
-_CONVERT: Convert = {
-    "scope": lambda text: SCOPES.get(int(text), "sub"),
-    "deref": lambda text: _DEREF.get(int(text), "never"),
-    # (?attr=…): slapd marks what its schema does not know
-    "filter": lambda text: re.sub(r"\(\?(?=[A-Za-z0-9])", "(", text),
-    "method": lambda text: _METHODS.get(text, text),
-}
+_FIRST_OF_BIND = re.compile(rf"BIND {DN} method=(?P<method>\d+)", re.DOTALL)
+_ENTRY = rf"[A-Z]+ {DN}\s*$"
+_REQUESTS = RequestLines(
+    {
+        "SRCH": r'SRCH base="(?P<dn>.*)" scope=(?P<scope>\d) deref=(?P<deref>\d) '
+        r'filter="(?P<filter>.*)"\s*$',
+        "BIND": _FIRST_OF_BIND.pattern,
+        **dict.fromkeys(("ADD", "DEL", "MODRDN", "MOD"), _ENTRY),
+        "EXT": r"EXT oid=(?P<oid>[\d.]+)",
+    },
+    {
+        "scope": lambda text: SCOPES.get(int(text), "sub"),
+        "deref": lambda text: _DEREF.get(int(text), "never"),
+        # (?attr=…): slapd marks what its schema does not know
+        "filter": lambda text: re.sub(r"\(\?(?=[A-Za-z0-9])", "(", text),
+        "method": lambda text: _METHODS.get(text, text),
+    },
+)
