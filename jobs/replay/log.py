@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ldapslam.jobs.operations.connection import WHO_AM_I
+
 NS_PER_S = 1_000_000_000
 
 #: Events that are requests; the names are those of the job file's operations.
@@ -24,7 +26,7 @@ REQUESTS = tuple(
 )
 
 SCOPES = {0: "base", 1: "one", 2: "sub", 3: "children"}
-START_TLS = "1.3.6.1.4.1.1466.20037"
+_START_TLS = "1.3.6.1.4.1.1466.20037"
 
 
 @dataclass(slots=True)
@@ -70,6 +72,25 @@ class Operation:
     entries: int = 0
     #: Why the line cannot be used, such as that it is cut off.
     problem: str = ""
+
+    @property
+    def why_unusable(self) -> str:
+        """Why no request is made of it, whatever the job says; empty: one may be."""
+        if self.problem:
+            return self.problem
+        if self.kind == "abandon":
+            return "abandons"
+        if self.is_persistent:
+            return "persistent searches"
+        if self.kind == "bind" and self.method != "simple":
+            return f"{self.method} binds"
+        if self.kind == "extended" and self.oid == _START_TLS:
+            return "StartTLS, which is the set-up's"
+        if self.kind == "extended" and self.oid != WHO_AM_I:
+            return f"extended operations {self.oid}"
+        if "\ufffd" in self.dn or "\ufffd" in self.filter:
+            return "lines that are not UTF-8"
+        return ""
 
 
 @dataclass(slots=True)

@@ -21,8 +21,7 @@ from typing import Any
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.texts import SELECTOR
-from ldapslam.jobs.operations.connection import WHO_AM_I
-from ldapslam.jobs.replay.log import NS_PER_S, START_TLS, Log, Operation
+from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation
 from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import compile_filter
@@ -116,22 +115,12 @@ def literal(text: str) -> str:
 
 
 def _why_unusable(operation: Operation) -> str:
-    if operation.problem:
-        return operation.problem
-    if operation.is_persistent:
-        return "persistent searches"
+    if reason := operation.why_unusable:
+        return reason
     if operation.kind in ("add", "delete", "modify_dn"):
         return f"{operation.kind}: the log does not have the entries"
-    if operation.kind == "bind" and operation.method != "simple":
-        return f"{operation.method} binds"
     if operation.kind == "bind" and not operation.dn:
         return "anonymous binds"
-    if operation.kind == "extended" and operation.oid == START_TLS:
-        return "StartTLS, which is the set-up's"
-    if operation.kind == "extended" and operation.oid != WHO_AM_I:
-        return f"extended operations {operation.oid}"
-    if "\ufffd" in operation.dn or "\ufffd" in operation.filter:
-        return "lines that are not UTF-8"
     if not (operation.dn.isprintable() and operation.filter.isprintable()):
         return "lines with control characters"
     if operation.kind in ("search", "compare") and not all(

@@ -33,7 +33,7 @@ from ldapslam.jobs.operations.entries import (
     modify_request,
 )
 from ldapslam.jobs.operations.search import search_request
-from ldapslam.jobs.replay.log import START_TLS, Log, Operation
+from ldapslam.jobs.replay.log import Log, Operation
 from ldapslam.jobs.replay.options import KINDS, Trace
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import rdn_values
@@ -63,12 +63,8 @@ class Requests:
 
     def make(self, operation: Operation) -> bytes:
         """What follows the messageID; Skipped says why there is nothing."""
-        if operation.problem:
-            raise Skipped(operation.problem)
-        if operation.kind == "abandon":
-            raise Skipped("abandons are not replayed")
-        if "\ufffd" in operation.dn or "\ufffd" in operation.filter:
-            raise Skipped("the line is not UTF-8")
+        if reason := operation.why_unusable:
+            raise Skipped(reason)
         make: Callable[[Operation], Node] = getattr(self, f"_{operation.kind}")
         node = make(operation)
         if not isinstance(node, bytes):
@@ -76,8 +72,6 @@ class Requests:
         return node
 
     def _search(self, operation: Operation) -> Node:
-        if operation.is_persistent:
-            raise Skipped("persistent searches have no end")
         try:
             matched = _filter(operation.filter)
         except Fault:
@@ -99,8 +93,6 @@ class Requests:
 
     def _bind(self, operation: Operation) -> Node:
         binds = self._trace.binds
-        if operation.method != "simple":
-            raise Skipped("SASL binds are not replayed")
         if binds is None:
             raise Skipped("the log has no passwords, and the job no `binds`")
         dn, password = operation.dn, b""
@@ -154,10 +146,6 @@ class Requests:
         )
 
     def _extended(self, operation: Operation) -> Node:
-        if operation.oid == START_TLS:
-            raise Skipped("StartTLS is the set-up's, as the job has it")
-        if operation.oid != WHO_AM_I:
-            raise Skipped("the log has no values of extended operations")
         return ber.tlv(0x77, ber.tlv(0x80, WHO_AM_I.encode()))
 
 

@@ -265,7 +265,7 @@ def requests(**options: Any) -> Requests:
         (
             Operation(0, 1, "bind", "cn=a", method="GSSAPI"),
             {"binds": {"password": "x"}},
-            "SASL binds",
+            "GSSAPI binds",
         ),
         (Operation(0, 1, "modify", "cn=a"), {}, "no `modifies`"),
         (Operation(0, 1, "add", "cn=a"), {}, "no `adds`"),
