@@ -65,19 +65,6 @@ slam_rate_profile_peak(const struct slam_rate_segment *segments, size_t count)
     return peak;
 }
 
-double
-slam_rate_profile_arrivals(const struct slam_rate_segment *segments, size_t count,
-                           uint64_t t_ns)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct slam_rate_segment *s = &segments[i];
-
-        if (t_ns - s->start_ns < s->duration_ns)
-            return s->first + segment_arrivals(s, (double)(t_ns - s->start_ns));
-    }
-    return segments[count - 1].end;
-}
-
 /* t with a t + g t^2 / 2 = n, g = (b - a) / T: the root of the quadratic in the form
  * that neither cancels nor divides by zero when a or g is small. n > 0 implies a > 0 or
  * g > 0. */

@@ -66,9 +66,6 @@ int slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count,
 /* The profile's highest rate, in arrivals per ns of the whole run. */
 double slam_rate_profile_peak(const struct slam_rate_segment *segments, size_t count);
 
-double slam_rate_profile_arrivals(const struct slam_rate_segment *segments,
-                                  size_t count, uint64_t t_ns);
-
 /* segments: prepared; they outlive the pacer. limit: arrivals of the whole run, of
  * which each partition gets its part exactly; 0: none. SLAM_EINVAL: a partition without
  * connections. */

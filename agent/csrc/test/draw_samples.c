@@ -12,7 +12,7 @@
  *   expect T                                N(t) of the profile
  */
 #include "core/slam_err.h"
-#include "load/pacer.h"
+#include "rate_profile.h"
 #include "template/template.h"
 
 #include <inttypes.h>
@@ -241,8 +241,7 @@ main(void)
         } else if (strcmp(command, "pace") == 0) {
             pace();
         } else if (strcmp(command, "expect") == 0) {
-            printf("%.17g\n",
-                   slam_rate_profile_arrivals(segments, segment_count, read_number()));
+            printf("%.17g\n", arrivals_by(segments, segment_count, read_number()));
         } else {
             fail("unknown command");
         }

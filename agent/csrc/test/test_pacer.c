@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/slam_err.h"
-#include "load/pacer.h"
+#include "rate_profile.h"
 #include "slam_test.h"
 
 #include <math.h>
@@ -141,8 +141,7 @@ TEST(arrivals_are_within_one_of_the_profile_at_any_time)
         slam_pacer_init(&p, every_shape, LENGTH(every_shape), kinds[kind], &all, 0,
                         &rng);
         while ((due = slam_pacer_next(&p, &rng)) != SLAM_PACER_NONE) {
-            double expected =
-                slam_rate_profile_arrivals(every_shape, LENGTH(every_shape), due);
+            double expected = arrivals_by(every_shape, LENGTH(every_shape), due);
 
             CHECK(due >= previous);
             /* before this arrival k have come, with it k + 1 */
