@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Insert
+from sqlalchemy import Connection
 
 from ldapslam.results import rows, schema
 from ldapslam.results.packing import digest_of
@@ -20,8 +19,6 @@ from ldapslam.results.records import NO_PART, IntervalRecord, Taken
 
 _table = schema.interval_report
 _Row = Mapping[str, object]
-_NEW = Taken(True)
-_KNOWN = Taken(False)
 
 
 def add_intervals(
@@ -36,22 +33,12 @@ def add_intervals(
         )
         for run_id, record in reports
     ]
-    stored = iter(
-        _add_all(
-            connection,
-            [
-                _row(run_id, record)
-                for (run_id, record), refusal in zip(reports, refusals, strict=True)
-                if not refusal
-            ],
-        )
+    values = [_row(run_id, record) for run_id, record in reports]
+    pairs = list(zip(values, refusals, strict=True))
+    new = rows.add_new(
+        connection, _table, [row for row, refusal in pairs if not refusal]
     )
-    taken = [
-        _repeated(connection, _row(run_id, record), refusal)
-        if refusal
-        else next(stored)
-        for (run_id, record), refusal in zip(reports, refusals, strict=True)
-    ]
+    taken = [_taken(connection, row, refusal, new) for row, refusal in pairs]
     sizes_bytes: Counter[PartKey] = Counter()
     for (run_id, record), one in zip(reports, taken, strict=True):
         if one.is_new:
@@ -75,38 +62,17 @@ def _row(run_id: str, record: IntervalRecord) -> _Row:
     }
 
 
-def _add_all(connection: Connection, values: Sequence[_Row]) -> list[Taken]:
-    if not values:
-        return []
-    insert = _insert_new(connection.dialect.name)
-    # a repeated report is rare, and then it matters which one it is
-    with connection.begin_nested() as point:
-        if connection.execute(insert, values).rowcount == len(values):
-            return [_NEW] * len(values)
-        point.rollback()
-    return [_add(connection, row) for row in values]
-
-
-def _add(connection: Connection, row: _Row) -> Taken:
-    insert = _insert_new(connection.dialect.name)
-    if connection.execute(insert, row).rowcount == 1:
-        return _NEW
-    index = row["interval_index"]
-    refusal = f"interval {index} has another report of the agent"
-    return _repeated(connection, row, refusal)
-
-
-def _repeated(connection: Connection, row: _Row, refusal: str) -> Taken:
-    """Known when the row is stored as it is; else refused."""
+def _taken(
+    connection: Connection, row: _Row, refusal: str, new: set[tuple[object, ...]]
+) -> Taken:
+    """Tell whether a report was stored; `new`: the keys of new rows. Any other report
+    is known when the store has it as it is, and refused otherwise."""
     key = {one.name: row[one.name] for one in _table.primary_key.columns}
+    if not refusal and tuple(key.values()) in new:
+        new.remove(tuple(key.values()))  # once
+        return Taken(True)
     query = sa.select(_table.c.digest).filter_by(**key)
-    is_known = connection.scalar(query) == row["digest"]
-    return _KNOWN if is_known else Taken(False, refusal)
-
-
-@cache
-def _insert_new(dialect: str) -> Insert:
-    """Inserts a row of the table; none where its key or its place is taken."""
-    # else PostgreSQL counts no inserted rows
-    options = {"preserve_rowcount": True} if dialect == "postgresql" else {}
-    return rows.insert_new(dialect, _table).execution_options(**options)
+    if connection.scalar(query) == row["digest"]:
+        return Taken(False)
+    index = row["interval_index"]
+    return Taken(False, refusal or f"interval {index} has another report of the agent")

@@ -8,7 +8,6 @@ whatever its number of metrics.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -24,7 +23,7 @@ from ldapslam.results.records import (
     MonitorSample,
     MonitorSeries,
 )
-from ldapslam.results.rows import note_addition
+from ldapslam.results.rows import add_new, note_addition
 from ldapslam.results.store import Store
 
 _DOUBLE = "<f8"
@@ -66,22 +65,18 @@ def describe_monitors(
     store: Store, run_id: str, agent: str, monitors: Iterable[MonitorDescription]
 ) -> None:
     """Keep what an agent's monitors are; one that is there stays as it is."""
+    rows = [
+        {
+            "run_id": run_id,
+            "agent": agent,
+            "monitor": one.name,
+            "metrics": [list(metric) for metric in one.metrics],
+            "facts": one.facts.document(),
+        }
+        for one in monitors
+    ]
     with store.transaction(writes=True) as connection:
-        query = sa.select(_descriptions.c.monitor)
-        known = set(connection.scalars(query.filter_by(run_id=run_id, agent=agent)))
-        rows = [
-            {
-                "run_id": run_id,
-                "agent": agent,
-                "monitor": one.name,
-                "metrics": [list(metric) for metric in one.metrics],
-                "facts": one.facts.document(),
-            }
-            for one in monitors
-            if one.name not in known
-        ]
-        if rows:
-            connection.execute(_descriptions.insert(), rows)
+        if add_new(connection, _descriptions, rows):
             note_addition(connection, [run_id])
 
 
@@ -89,29 +84,21 @@ def add_monitor_samples(
     store: Store, run_id: str, agent: str, samples: Sequence[MonitorSample]
 ) -> None:
     """Keep readings; one that is there stays as it is."""
-    of_monitor: dict[str, dict[int, MonitorSample]] = defaultdict(dict)
-    for sample in samples:
-        of_monitor[sample.monitor].setdefault(sample.at_ns, sample)
+    rows = [
+        {
+            "run_id": run_id,
+            "agent": agent,
+            "monitor": one.monitor,
+            "at_ns": one.at_ns,
+            "took_ns": one.took_ns,
+            "packed_values": np.array(one.values, _DOUBLE).tobytes(),
+            "failure": one.failure,
+        }
+        for one in samples
+    ]
     with store.transaction(writes=True) as connection:
-        for monitor, given in of_monitor.items():
-            key = {"run_id": run_id, "agent": agent, "monitor": monitor}
-            at_ns = _samples.c.at_ns
-            query = sa.select(at_ns).where(at_ns.between(min(given), max(given)))
-            known = set(connection.scalars(query.filter_by(**key)))
-            rows = [
-                {
-                    **key,
-                    "at_ns": one.at_ns,
-                    "took_ns": one.took_ns,
-                    "packed_values": np.array(one.values, _DOUBLE).tobytes(),
-                    "failure": one.failure,
-                }
-                for one in given.values()
-                if one.at_ns not in known
-            ]
-            if rows:
-                connection.execute(_samples.insert(), rows)
-                note_addition(connection, [run_id])
+        if add_new(connection, _samples, rows):
+            note_addition(connection, [run_id])
 
 
 def monitor_descriptions(

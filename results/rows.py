@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -56,16 +56,20 @@ def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement
     return column
 
 
-def insert_new(dialect: str, table: sa.Table) -> sa.Insert:
-    """Return an insert that leaves out a row if its key is taken."""
+def add_new(
+    connection: Connection, table: sa.Table, values: Sequence[Mapping[str, object]]
+) -> set[tuple[Any, ...]]:
+    """Insert the rows that have a free key; return the keys of these rows."""
+    if not values:
+        return set()
     # not both, as an import takes its time
-    if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql
-
-        return postgresql.insert(table).on_conflict_do_nothing()
-    from sqlalchemy.dialects import sqlite
-
-    return sqlite.insert(table).on_conflict_do_nothing()
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+    new = insert(table).on_conflict_do_nothing()
+    added = new.returning(*table.primary_key.columns)
+    return {tuple(key) for key in connection.execute(added, values)}
 
 
 def run_row(record: RunRecord) -> dict[str, object]:

@@ -243,9 +243,7 @@ class Store:
         table = schema.run
         with self.transaction(writes=True) as connection:
             # waits for a transaction of a lost connection that has inserted it
-            insert = rows.insert_new(self._engine.dialect.name, table)
-            insert = insert.returning(table.c.run_id)
-            if connection.execute(insert, rows.run_row(record)).first() is None:
+            if not rows.add_new(connection, table, [rows.run_row(record)]):
                 query = sa.select(table.c.job_hash, table.c.schedule_id)
                 query = query.where(table.c.run_id == record.run_id)
                 known = tuple(connection.execute(query).one())
@@ -473,14 +471,12 @@ class Store:
 
     def add_clock_samples(self, run_id: str, samples: Iterable[ClockRow]) -> None:
         """Adds exchanges with agents' clocks; one that is there stays as it is."""
-        table = schema.run_clock
+        values = [
+            {"run_id": run_id, **dict(zip(ClockSample._fields, one, strict=True))}
+            for one in samples
+        ]
         with self.transaction(writes=True) as connection:
-            for agent, at_ns, offset_ns, bound_ns in samples:
-                key = {"run_id": run_id, "agent": agent, "at_ns": at_ns}
-                known = sa.select(table.c.at_ns).filter_by(**key)
-                if connection.execute(known).first() is None:
-                    values = {**key, "offset_ns": offset_ns, "bound_ns": bound_ns}
-                    connection.execute(table.insert(), values)
+            rows.add_new(connection, schema.run_clock, values)
 
     def clock_samples(self, run_id: str) -> dict[str, list[ClockSample]]:
         """Agent -> its samples in the order of time; without those that have none."""
