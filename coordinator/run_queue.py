@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -40,17 +39,8 @@ from ldapslam.results.upkeep import room_bytes
 
 #: A scheduled run waits this long for agents that return.
 _LEAST_WAIT_NS = 60_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingRun:
-    """A run that waits for a time or for another run."""
-
-    run_id: str
-    not_before_utc: str | None = None
-    after_run: str | None = None
-    #: any, pass or fail.
-    after_if: str = "any"
+#: How the run of `after_run` has to end: any, pass or fail.
+CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
 
 
 class RunQueue:
@@ -71,12 +61,7 @@ class RunQueue:
         if not is_waiting:
             await self._check_room(submission)
         # first: load whose results cannot be stored must not begin
-        kept = SubmissionRecord(
-            request.SerializeToString(),
-            request.not_before_utc or None,
-            request.after_run or None,
-            _CONDITIONS[request.after_if],
-        )
+        kept = SubmissionRecord(request.SerializeToString(), request.after_run or None)
         record = submission.record
         await self._keep(record, kept, note)
         try:
@@ -168,12 +153,10 @@ class RunQueue:
         )
         await asyncio.shield(self.accept(submission, note, at_once=False))
 
-    def waiting(self) -> list[WaitingRun]:
-        return [
-            _waiting_run(run)
-            for run in self._fleet.runs.values()
-            if not run.is_released
-        ]
+    def waiting(self) -> list[Submission]:
+        """Runs that wait for a time or for another run."""
+        runs = self._fleet.runs.values()
+        return [run.submission for run in runs if not run.is_released]
 
     def awaits_verdict(self, run_id: str) -> bool:
         """It has not ended, or is being judged."""
@@ -216,21 +199,8 @@ class RunQueue:
     def explain(self, run_id: str, reason: str) -> None:
         """Set the reason why a run waits."""
         run = self._fleet.runs.get(run_id)
-        if run is not None and run.is_queued:
+        if run and run.is_queued and run.record.state_detail != reason:
             run.set_queue_reason(reason)
-
-
-_CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
-
-
-def _waiting_run(run: ActiveRun) -> WaitingRun:
-    request = run.submission.request
-    return WaitingRun(
-        run.run_id,
-        request.not_before_utc or None,
-        request.after_run or None,
-        _CONDITIONS[request.after_if],
-    )
 
 
 def _what_for(request: pb.SubmitJobRequest) -> str:
@@ -238,7 +208,7 @@ def _what_for(request: pb.SubmitJobRequest) -> str:
     if request.not_before_utc:
         parts.append(f"not before {request.not_before_utc}")
     if request.after_run:
-        condition = _CONDITIONS[request.after_if]
+        condition = CONDITIONS[request.after_if]
         which = "" if condition == "any" else f", if that is a {condition}"
         parts.append(f"after run {request.after_run}{which}")
     return ", ".join(parts)

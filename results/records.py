@@ -137,10 +137,8 @@ class SubmissionRecord:
 
     #: The serialised request.
     request: bytes
-    not_before_utc: str | None = None
+    #: The run that it waits for.
     after_run: str | None = None
-    #: any, pass or fail.
-    after_if: str = "any"
 
 
 class Part(NamedTuple):

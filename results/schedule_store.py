@@ -59,8 +59,10 @@ class RunEnd:
     """How far a run is."""
 
     state: str
-    verdict: str | None
-    t0_utc: str | None
+    verdict: str | None = None
+    t0_utc: str | None = None
+    #: It has its verdict, or gets none: the coordinator knows.
+    is_judged: bool = False
 
 
 def create_schedule(store: Store, record: ScheduleRecord) -> bool:

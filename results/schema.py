@@ -115,7 +115,7 @@ class Names(Document):
         ]
 
 
-REVISION = 16
+REVISION = 17
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(
@@ -250,9 +250,7 @@ submission = _of_run(
     "submission",
     # a serialised SubmitJobRequest
     Column("request", LargeBinary, nullable=False),
-    Column("not_before_utc", Word(32)),
     Column("after_run", Name(64)),
-    Column("after_if", Word(8)),
 )
 
 schedule = Table(

@@ -353,12 +353,7 @@ class Store:
             ids = [record.run_id for record in records]
             made_of = sa.select(table).where(table.c.run_id.in_(ids))
             found = {
-                row.run_id: SubmissionRecord(
-                    row.request,
-                    row.not_before_utc,
-                    row.after_run,
-                    row.after_if or "any",
-                )
+                row.run_id: SubmissionRecord(row.request, row.after_run)
                 for row in connection.execute(made_of)
             }
         return [

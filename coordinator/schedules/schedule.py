@@ -23,11 +23,13 @@ from enum import StrEnum
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.message import Message
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
-from ldapslam.coordinator.run_queue import WaitingRun
+from ldapslam.coordinator.run_queue import CONDITIONS
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
+from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.fields import words_of
 from ldapslam.results.records import FINAL_STATES
+from ldapslam.results.schedule_store import RunEnd
 
 GRACE = timedelta(minutes=1)
 
@@ -184,17 +186,6 @@ def _decide(
     return Decision(due, Outcome.SUBMITTING, detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """What is known of a run that another one waits for."""
-
-    state: str
-    verdict: str | None = None
-    t0_utc: str | None = None
-    #: It has its verdict, or gets none.
-    is_judged: bool = False
-
-
 class Release(Message):
     """The run may begin, as far as time and order are concerned."""
 
@@ -212,28 +203,29 @@ class Wait(Message):
 
 
 def next_step(
-    run: WaitingRun, ending: Ending | None, now: datetime
+    run: operator_pb2.SubmitJobRequest, ending: RunEnd | None, now: datetime
 ) -> Release | Drop | Wait:
     """What to do with a waiting run. `ending`: of the run that it follows; None:
     unknown run."""
     if run.after_run:
+        condition = CONDITIONS[run.after_if]
         if ending is None:
             return Drop(f"run {run.after_run}, which it waited for, is not there")
-        is_met = condition_met(run.after_if, ending)
+        is_met = condition_met(condition, ending)
         if is_met is None:
-            return Wait(f"waits for the end of run {run.after_run}{_if(run.after_if)}")
+            return Wait(f"waits for the end of run {run.after_run}{_if(condition)}")
         if not is_met:
             what = ending.verdict or f"{ending.state} without a verdict"
             return Drop(
                 f"run {run.after_run} ended as {what}, and it was to begin"
-                f"{_if(run.after_if)} only"
+                f"{_if(condition)} only"
             )
     if run.not_before_utc and parse_utc(run.not_before_utc) > now:
         return Wait(f"waits for {clock_text(parse_utc(run.not_before_utc))}")
     return Release()
 
 
-def condition_met(condition: str, ending: Ending) -> bool | None:
+def condition_met(condition: str, ending: RunEnd) -> bool | None:
     """Whether a run ended as asked (any, pass, fail); None: not known yet."""
     if ending.state not in FINAL_STATES:
         return None

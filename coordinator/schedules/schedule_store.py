@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -47,8 +47,6 @@ class Entry:
     settled: datetime
     #: None: there is none, or it does not matter.
     next_due: datetime | None = None
-    #: Open run -> its time.
-    open_runs: dict[str, datetime] = field(default_factory=dict)
 
     @property
     def schedule_id(self) -> str:
@@ -85,14 +83,12 @@ class ScheduleStore:
                 continue
             entry.look_ahead()
             self.entries[record.schedule_id] = entry
-            await self.refresh_open_runs(entry)
 
-    async def refresh_open_runs(self, entry: Entry) -> None:
-        """Read the schedule's open runs from the store."""
-        found = await self._writer.call(
-            schedule_store.open_runs, self._store, entry.schedule_id
-        )
-        entry.open_runs = {run: parse_utc(due) for run, due in found.items()}
+    async def open_runs(self, schedule_id: str) -> dict[str, datetime]:
+        """A schedule's runs that have not ended -> the time that each was made for."""
+        read = schedule_store.open_runs
+        found = await self._writer.call(read, self._store, schedule_id)
+        return {run: parse_utc(due) for run, due in found.items()}
 
     def find(self, name: str) -> Entry:
         return _find(name, self.entries)

@@ -25,20 +25,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice, takewhile
 
 from ldapslam.base.errors import LdapSlamError, StoreError
 from ldapslam.base.time_zone import clock_text, parse_utc, utc_now
-from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
+from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.coordinator.schedules.recurrence import times
 from ldapslam.coordinator.schedules.schedule import (
     Decision,
     Drop,
-    Ending,
     Misfire,
     Outcome,
     Overlap,
@@ -54,21 +53,18 @@ from ldapslam.coordinator.schedules.schedule_store import (
 )
 from ldapslam.coordinator.security.audit_log import AuditLog, note_of_caller
 from ldapslam.coordinator.store_writer import StoreWriter
-from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results import schedule_store
-from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
-from ldapslam.results.schedule_store import FireRecord
+from ldapslam.results.records import utc_text
+from ldapslam.results.schedule_store import FireRecord, RunEnd
 
 _log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 _BATCH = 500
-#: Interval between checks of the store.
-_REFRESH = timedelta(seconds=30)
 
 
 class Scheduler:
-    """Works on the coordinator's queue and is told what happens to runs."""
+    """Works on the coordinator's queue; the store says which runs have ended."""
 
     def __init__(
         self,
@@ -89,10 +85,6 @@ class Scheduler:
         self._unfinished: list[FireRecord] = []
         #: The store's answer was lost: it may have settled times.
         self._is_unsure = False
-        self._endings: dict[str, Ending | None] = {}
-        self._looked_utc: datetime | None = None
-        #: Waiting run -> the reason that was set last.
-        self._explained: dict[str, str] = {}
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -184,13 +176,13 @@ class Scheduler:
                 lambda due: due <= now, times(entry.plan.rule, entry.settled)
             )
             due_times = list(islice(upcoming, _BATCH))
-            await self.schedules.refresh_open_runs(entry)
+            open_runs = await self.schedules.open_runs(entry.schedule_id)
             decisions = decide(
                 due_times,
                 next(upcoming, None),
                 entry.plan.policy,
                 now,
-                is_busy=bool(entry.open_runs),
+                is_busy=bool(open_runs),
             )
             await self._carry_out(entry, decisions, now)
             entry.look_ahead()
@@ -260,9 +252,9 @@ class Scheduler:
             exists = bool(
                 await self._writer.call(schedule_store.run_ends, store, [run_id])
             )
-            await self.schedules.refresh_open_runs(entry)
         if policy.overlap is Overlap.REPLACE:
-            for other, other_due in list(entry.open_runs.items()):
+            open_runs = await self.schedules.open_runs(entry.schedule_id)
+            for other, other_due in open_runs.items():
                 if other_due < due:
                     await self._queue.cancel_run(other, f"schedule {entry.name}")
         begin = policy.begin(due, settled)
@@ -293,7 +285,6 @@ class Scheduler:
         ended = replace(fire, outcome=outcome, detail=detail, run_ids=run_ids)
         await self._writer.call(schedule_store.finish, store, ended)
         if is_made:
-            entry.open_runs[run_id] = due
             _log.info("schedule %s: run %s", entry.name, run_id)
         else:
             _log.error("schedule %s: %s", entry.name, detail)
@@ -306,85 +297,48 @@ class Scheduler:
 
     async def _see_to_waiting(self, now: datetime) -> None:
         waiting = self._queue.waiting()
-        if self._looked_utc is None or abs(now - self._looked_utc) >= _REFRESH:
-            await self._look_again(waiting, now)
-        ids = {run.run_id for run in waiting}
-        self._explained = {k: v for k, v in self._explained.items() if k in ids}
-        for run in waiting:
-            await self._step(run, now)
-
-    async def _look_again(self, waiting: Sequence[WaitingRun], now: datetime) -> None:
-        """Ask the store, as observers may have missed something."""
-        self._looked_utc = now
-        self._endings = {
-            run_id: ending
-            for run_id, ending in self._endings.items()
-            if ending is not None and ending.is_judged
+        if not waiting:
+            return
+        endings = await self._endings({one.request.after_run for one in waiting} - {""})
+        schedules = {one.record.schedule_id or "" for one in waiting}
+        open_runs = {
+            one: await self.schedules.open_runs(one)
+            for one in schedules & self.schedules.entries.keys()
         }
-        if waiting:
-            for entry in self.schedules.entries.values():
-                if entry.open_runs:
-                    await self.schedules.refresh_open_runs(entry)
-
-    async def _step(self, run: WaitingRun, now: datetime) -> None:
-        ending = await self._ending(run.after_run) if run.after_run else None
-        step = next_step(run, ending, now)
-        if isinstance(step, Drop):
-            _log.info("run %s will not begin: %s", run.run_id, step.reason)
-            await self._queue.drop(run.run_id, step.reason)
-        elif isinstance(step, Release):
-            if earlier := self._earlier_run(run.run_id):
+        for one in waiting:
+            run_id, after_run = one.run_id, one.request.after_run
+            step = next_step(one.request, endings.get(after_run), now)
+            if isinstance(step, Drop):
+                _log.info("run %s will not begin: %s", run_id, step.reason)
+                await self._queue.drop(run_id, step.reason)
+            elif not isinstance(step, Release):
+                self._queue.explain(run_id, step.reason)
+            elif earlier := _earlier_run(
+                run_id, open_runs.get(one.record.schedule_id or "", {})
+            ):
                 reason = f"run {earlier} of the same schedule has not ended"
-                self._explain(run.run_id, reason)
+                self._queue.explain(run_id, reason)
             else:
-                await self._queue.release(run.run_id)
-        else:
-            self._explain(run.run_id, step.reason)
+                await self._queue.release(run_id)
 
-    def _explain(self, run_id: str, reason: str) -> None:
-        if self._explained.get(run_id) != reason:
-            self._queue.explain(run_id, reason)
-            self._explained[run_id] = reason
+    async def _endings(self, run_ids: Collection[str]) -> dict[str, RunEnd]:
+        """How far these runs are, without runs that the store lacks."""
+        # before the store is asked: what it has then is final
+        judged = [one for one in run_ids if not self._queue.awaits_verdict(one)]
+        found = await self._writer.call(
+            schedule_store.run_ends, self._writer.store, run_ids
+        )
+        return {
+            run_id: replace(end, is_judged=run_id in judged)
+            for run_id, end in found.items()
+        }
 
-    def _earlier_run(self, run_id: str) -> str | None:
-        """An open run of an earlier time of the same schedule."""
-        for entry in self.schedules.entries.values():
-            due = entry.open_runs.get(run_id)
-            if due is None:
-                continue
-            for other, other_due in entry.open_runs.items():
-                if other_due < due:
-                    return other
-        return None
 
-    async def _ending(self, run_id: str) -> Ending | None:
-        if run_id not in self._endings:
-            # before the store is asked: what it has then is final
-            is_judged = not self._queue.awaits_verdict(run_id)
-            found = await self._writer.call(
-                schedule_store.run_ends, self._writer.store, [run_id]
-            )
-            ending = None
-            if end := found.get(run_id):
-                is_judged = is_judged and end.state in FINAL_STATES
-                ending = Ending(end.state, end.verdict, end.t0_utc, is_judged)
-            self._endings[run_id] = ending
-        return self._endings[run_id]
-
-    def run_changed(self, status: pb.RunStatus) -> None:
-        if status.state in FINAL_STATES:
-            self._forget_open(status.run_id)
-
-    def run_judged(self, record: RunRecord) -> None:
-        self._forget_open(record.run_id)
-        if any(run.after_run == record.run_id for run in self._queue.waiting()):
-            self._endings[record.run_id] = Ending(
-                record.state, record.verdict, record.t0_utc, is_judged=True
-            )
-
-    def _forget_open(self, run_id: str) -> None:
-        for entry in self.schedules.entries.values():
-            entry.open_runs.pop(run_id, None)
+def _earlier_run(run_id: str, open_runs: Mapping[str, datetime]) -> str | None:
+    """Return an open run of an earlier time of the same schedule."""
+    due = open_runs.get(run_id)
+    earlier = (one for one, at in open_runs.items() if due is not None and at < due)
+    return next(earlier, None)
 
 
 def _fire(entry: Entry, decision: Decision, now: datetime) -> FireRecord:

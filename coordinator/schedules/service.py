@@ -13,7 +13,6 @@ from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.observer import JudgedRun
 from ldapslam.coordinator.operator_service import MOST_RECORDS
 from ldapslam.coordinator.runs.submission import check_version
 from ldapslam.coordinator.schedules.schedule import State
@@ -22,7 +21,6 @@ from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.audit_log import note_of_caller
 from ldapslam.coordinator.security.guard import Context, Server
-from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.schedule_pb2_grpc import (
     ScheduleServiceServicer,
@@ -157,11 +155,3 @@ class Schedules(Extension):
     async def stop(self) -> None:
         if self._scheduler is not None:
             await self._scheduler.stop()
-
-    def run_changed(self, status: operator_pb2.RunStatus) -> None:
-        if self._scheduler is not None:
-            self._scheduler.run_changed(status)
-
-    def run_judged(self, judged: JudgedRun) -> None:
-        if self._scheduler is not None:
-            self._scheduler.run_judged(judged.record)

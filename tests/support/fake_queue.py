@@ -18,13 +18,16 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import pytest
 
-from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
-from ldapslam.coordinator.runs.submission import load_submission, new_run_id
+from ldapslam.coordinator.run_queue import RunQueue
+from ldapslam.coordinator.runs.submission import (
+    Submission,
+    load_submission,
+    new_run_id,
+)
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
-from ldapslam.proto.fields import words_of
 from ldapslam.results import schedule_store
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import RunRecord, utc_text
@@ -34,8 +37,6 @@ from support.fleet import job_text, submission
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
 
 
 @functools.cache
@@ -86,8 +87,7 @@ class CrashingWriter(StoreWriter):
 
 @dataclass
 class LiveRun:
-    waiting: WaitingRun
-    targets: frozenset[str]
+    submission: Submission
     #: Of its plan, with the drain.
     length: timedelta
     #: It waits for its targets alone.
@@ -148,13 +148,13 @@ class FakeQueue:
         for run_id, run in list(self.runs.items()):
             if run.began is not None and run.began + run.length <= self.now:
                 await self.end(run_id, "finished", self.verdict)
-        busy = [run.targets for run in self.runs.values() if run.began]
+        busy = [run.submission.targets for run in self.runs.values() if run.began]
         for run_id, run in self.runs.items():
             if run.began or not run.is_released:
                 continue
-            if not any(run.targets & targets for targets in busy):
+            if not any(run.submission.targets & targets for targets in busy):
                 run.began = self.begun[run_id] = self.now
-                busy.append(run.targets)
+                busy.append(run.submission.targets)
                 await asyncio.to_thread(
                     self.writer.store.set_run_state,
                     run_id,
@@ -162,9 +162,7 @@ class FakeQueue:
                     t0_utc=utc_text(self.now),
                 )
 
-    async def end(
-        self, run_id: str, state: str, verdict: str | None, *, is_judged: bool = True
-    ) -> None:
+    async def end(self, run_id: str, state: str, verdict: str | None) -> None:
         store = self.writer.store
         del self.runs[run_id]
         now_utc = utc_text(self.now)
@@ -173,9 +171,6 @@ class FakeQueue:
         )
         if verdict is not None:
             await asyncio.to_thread(store.set_verdict, run_id, verdict)
-        record = await asyncio.to_thread(store.run, run_id)
-        if is_judged:
-            self.scheduler.run_judged(record)
 
     async def close(self) -> None:
         self.fuse.set(None)
@@ -205,18 +200,12 @@ class FakeQueue:
         )
         await asyncio.to_thread(self.writer.store.create_run, submission.record)
         limits = submission.limits
-        waiting = WaitingRun(
-            run_id,
-            request.not_before_utc or None,
-            request.after_run or None,
-            _CONDITIONS[request.after_if],
-        )
         length = timedelta(microseconds=(limits.planned_ns + limits.grace_ns) // 1000)
         is_released = not (request.not_before_utc or request.after_run)
-        self.runs[run_id] = LiveRun(waiting, submission.targets, length, is_released)
+        self.runs[run_id] = LiveRun(submission, length, is_released)
 
-    def waiting(self) -> Sequence[WaitingRun]:
-        return [run.waiting for run in self.runs.values() if not run.is_released]
+    def waiting(self) -> Sequence[Submission]:
+        return [run.submission for run in self.runs.values() if not run.is_released]
 
     def awaits_verdict(self, run_id: str) -> bool:
         return run_id in self.runs or run_id in self.judging

@@ -11,11 +11,10 @@ import pytest
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.time_zone import parse_utc, zone_named
-from ldapslam.coordinator.run_queue import WaitingRun
+from ldapslam.coordinator.run_queue import CONDITIONS
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time, times
 from ldapslam.coordinator.schedules.schedule import (
     Drop,
-    Ending,
     Misfire,
     Outcome,
     Overlap,
@@ -27,6 +26,8 @@ from ldapslam.coordinator.schedules.schedule import (
     plan_of,
 )
 from ldapslam.proto import schedule_pb2 as pb
+from ldapslam.proto.operator_pb2 import SubmitJobRequest
+from ldapslam.results.schedule_store import RunEnd
 from support.cron_oracle import changes, oracle_times, readings, utc
 from support.fake_queue import moment
 
@@ -304,27 +305,24 @@ def test_a_run_that_makes_up_for_a_missed_time_begins_later() -> None:
     assert policy.begin(NOON, later) == later
 
 
-def run(**fields: object) -> WaitingRun:
-    return WaitingRun("r2", **fields)  # type: ignore[arg-type]
-
-
-def ended(verdict: str | None, state: str = "finished", **fields: object) -> Ending:
+def ended(verdict: str | None, state: str = "finished", **fields: object) -> RunEnd:
     times = {"t0_utc": "2026-03-01T11:00:00Z", **fields}
-    return Ending(state, verdict, **times)  # type: ignore[arg-type]
+    return RunEnd(state, verdict, **times)  # type: ignore[arg-type]
 
 
+NUMBERS = {word: number for number, word in CONDITIONS.items()}
 AFTER = [
     # condition, the end of the other run, what becomes of this one
     ("any", ended("PASS"), Release),
     ("any", ended("FAIL"), Release),
     ("any", ended(None, "cancelled"), Release),
     ("any", ended(None), Release),
-    ("any", Ending("running"), Wait),
-    ("any", Ending("queued"), Wait),
+    ("any", RunEnd("running"), Wait),
+    ("any", RunEnd("queued"), Wait),
     ("pass", ended("PASS"), Release),
     ("pass", ended("FAIL"), Drop),
     ("pass", ended("INVALID"), Drop),
-    ("pass", Ending("draining"), Wait),
+    ("pass", RunEnd("draining"), Wait),
     ("fail", ended("PASS"), Drop),
     ("fail", ended("FAIL"), Release),
     ("fail", ended("INVALID"), Release),
@@ -344,9 +342,9 @@ AFTER = [
 
 @pytest.mark.parametrize(("condition", "ending", "step"), AFTER)
 def test_a_run_that_follows_another_one(
-    condition: str, ending: Ending | None, step: type
+    condition: str, ending: RunEnd | None, step: type
 ) -> None:
-    waiting = run(after_run="r1", after_if=condition)
+    waiting = SubmitJobRequest(after_run="r1", after_if=NUMBERS[condition])
     assert type(next_step(waiting, ending, NOON)) is step
 
 
@@ -359,12 +357,13 @@ def test_a_run_that_follows_another_one(
     ],
 )
 def test_a_run_that_waits_for_a_time(not_before: str, step: object) -> None:
-    assert next_step(run(not_before_utc=not_before), None, NOON) == step
+    waiting = SubmitJobRequest(not_before_utc=not_before)
+    assert next_step(waiting, None, NOON) == step
 
 
 def test_a_run_waits_for_both_its_time_and_its_order() -> None:
-    both = run(not_before_utc="2026-03-01T13:00:00Z", after_run="r1")
-    assert isinstance(next_step(both, Ending("running"), NOON), Wait)
+    both = SubmitJobRequest(not_before_utc="2026-03-01T13:00:00Z", after_run="r1")
+    assert isinstance(next_step(both, RunEnd("running"), NOON), Wait)
     assert isinstance(next_step(both, ended("PASS"), NOON), Wait)
     later = moment("2026-03-01 13:00")
     assert isinstance(next_step(both, ended("PASS"), later), Release)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -135,7 +136,8 @@ async def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
     await queue.tick_at(NOON + HOUR)
     first, second = (fire.run_ids[0] for fire in fires(queue, schedule_id))
     # without the fake coordinator's lock on the target
-    queue.runs[first].targets = frozenset()
+    run = queue.runs[first]
+    run.submission = replace(run.submission, targets=frozenset())
     await queue.tick_at(NOON + 89 * MINUTE)
     assert second not in queue.begun
     assert first in queue.explained[second]
@@ -338,13 +340,12 @@ async def test_a_run_waits_for_a_verdict_though_the_clock_is_set_forward(
         uri="ldap://ds2:389", after_run=first, after_if=pb.RUN_CONDITION_PASS
     )
     queue.judging.add(first)
-    await queue.end(first, "finished", None, is_judged=False)
+    await queue.end(first, "finished", None)
     for hours in (0, 1, -1):
         await queue.tick_at(BEGIN + hours * HOUR)
         assert (queue.dropped, second in queue.begun) == ({}, False)
     store.set_verdict(first, "PASS")
     queue.judging.remove(first)
-    # also where the observer missed it
     await queue.tick_at(BEGIN + HOUR)
     assert second in queue.begun
 
