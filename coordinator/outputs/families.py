@@ -39,23 +39,33 @@ _PRESENT = frozenset({"idle", "assigned", "silent"})
 _BORDERS = [*map(floatToGoString, BORDERS_S), "+Inf"]
 
 
+def _gauge(
+    name: str, text: str, *labels: str, value: float | None = None
+) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"ldapslam_{name}", text, value, labels or None)
+
+
+def _total(
+    name: str, text: str, *labels: str, value: float | None = None
+) -> CounterMetricFamily:
+    return CounterMetricFamily(f"ldapslam_{name}", text, value, labels or None)
+
+
 def build_families() -> Iterator[Metric]:
-    family = GaugeMetricFamily(
-        "ldapslam_build_info", "Version of ldapslam; always 1.", labels=["version"]
-    )
+    family = _gauge("build_info", "Version of ldapslam; always 1.", "version")
     family.add_metric([__version__], 1)
     yield family
 
 
 def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
-    states = GaugeMetricFamily("ldapslam_agents", "Agents by state.", labels=["state"])
+    states = _gauge("agents", "Agents by state.", "state")
     counts = Counter(agent.state for agent in fleet.agents)
     for state in sorted({*counts, *_PRESENT}):
         states.add_metric([state], counts[state])
     yield states
 
     def gauge(name: str, text: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(f"ldapslam_agent_{name}", text, labels=["agent"])
+        return _gauge(f"agent_{name}", text, "agent")
 
     silent = gauge("silent_seconds", "Since the agent's last sign of life.")
     offset = gauge("clock_offset_seconds", "Agent's clock minus the coordinator's.")
@@ -66,6 +76,11 @@ def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
     spool = gauge("spool_bytes", "Measured and not delivered yet.")
     reports = gauge("spool_reports", "Reports not delivered yet.")
     free = gauge("spool_free_bytes", "Free where the agent's spool is.")
+    optional = {
+        "cpu_utilisation": cpu,
+        "memory_available_bytes": memory,
+        "spool_free_bytes": free,
+    }
     for agent in fleet.agents:
         if agent.state not in _PRESENT:
             continue
@@ -80,27 +95,19 @@ def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
         load = agent.load
         spool.add_metric(labels, load.spool_bytes)
         reports.add_metric(labels, load.spool_reports)
-        if load.HasField("cpu_utilisation"):
-            cpu.add_metric(labels, load.cpu_utilisation)
-        if load.HasField("memory_available_bytes"):
-            memory.add_metric(labels, load.memory_available_bytes)
-        if load.HasField("spool_free_bytes"):
-            free.add_metric(labels, load.spool_free_bytes)
+        for name, family in optional.items():
+            if load.HasField(name):
+                family.add_metric(labels, getattr(load, name))
     yield from (silent, offset, bound, runs, cpu, memory, spool, reports, free)
 
 
 def state_families(runs: ShownRuns) -> Iterator[Metric]:
     """Runs by state, and by how they ended."""
-    live = GaugeMetricFamily(
-        "ldapslam_runs", "Runs that have not ended, by state.", labels=["state"]
-    )
+    live = _gauge("runs", "Runs that have not ended, by state.", "state")
     for state, count in sorted(runs.states().items()):
         live.add_metric([state], count)
-    ended = CounterMetricFamily(
-        "ldapslam_runs_ended",
-        "Runs that ended since the coordinator's start.",
-        labels=["state", "verdict"],
-    )
+    text = "Runs that ended since the coordinator's start."
+    ended = _total("runs_ended", text, "state", "verdict")
     for (state, verdict), count in sorted(runs.ended.items()):
         ended.add_metric([state, verdict], count)
     yield from (live, ended)
@@ -120,7 +127,7 @@ def run_families(shown: Sequence[RunFigures]) -> Iterator[Metric]:
 
 def _whole_runs(shown: Sequence[RunFigures]) -> Iterator[Metric]:
     def gauge(name: str, text: str, *more: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(f"ldapslam_run_{name}", text, labels=[*_RUN, *more])
+        return _gauge(f"run_{name}", text, *_RUN, *more)
 
     interval = gauge("interval", "Number of the last complete interval.")
     phase = gauge("phase", "Phase of that interval; always 1.", "phase")
@@ -150,10 +157,10 @@ def _whole_runs(shown: Sequence[RunFigures]) -> Iterator[Metric]:
 
 def _streams(shown: Sequence[RunFigures]) -> Iterator[Metric]:
     def gauge(name: str, text: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(f"ldapslam_stream_{name}", text, labels=_STREAM)
+        return _gauge(f"stream_{name}", text, *_STREAM)
 
     def total(name: str, text: str) -> CounterMetricFamily:
-        return CounterMetricFamily(f"ldapslam_stream_{name}", text, labels=_STREAM)
+        return _total(f"stream_{name}", text, *_STREAM)
 
     rate = gauge("throughput_per_second", "Completions, any result.")
     percentiles = {
@@ -198,8 +205,7 @@ def _streams(shown: Sequence[RunFigures]) -> Iterator[Metric]:
 
 def _operations(shown: Sequence[RunFigures]) -> Iterator[Metric]:
     def total(name: str, text: str, *more: str) -> CounterMetricFamily:
-        labels = [*_OPERATION, *more]
-        return CounterMetricFamily(f"ldapslam_operation_{name}", text, labels=labels)
+        return _total(f"operation_{name}", text, *_OPERATION, *more)
 
     def times(name: str, text: str) -> HistogramMetricFamily:
         name, labels = f"ldapslam_operation_{name}_seconds", [*_OPERATION, "outcome"]
@@ -239,20 +245,13 @@ def bound_families(
     exceeded: Mapping[Bound, int],
 ) -> Iterator[Metric]:
     """How much there is of what is bounded, and how often it was too much."""
-    used = GaugeMetricFamily(
-        "ldapslam_bound_used", "Of what is bounded, now.", labels=["bound"]
-    )
-    most = GaugeMetricFamily(
-        "ldapslam_bound_most", "As much of it there may be.", labels=["bound"]
-    )
+    used = _gauge("bound_used", "Of what is bounded, now.", "bound")
+    most = _gauge("bound_most", "As much of it there may be.", "bound")
     for name, (now, limit) in sorted(bounds.items()):
         used.add_metric([name], now())
         most.add_metric([name], limit)
-    times = CounterMetricFamily(
-        "ldapslam_bound_exceeded",
-        "How often something was refused, dropped or cut off.",
-        labels=["bound"],
-    )
+    text = "How often something was refused, dropped or cut off."
+    times = _total("bound_exceeded", text, "bound")
     for bound, count in exceeded.items():
         times.add_metric([bound], count)
     yield from (used, most, times)
@@ -261,29 +260,20 @@ def bound_families(
 def store_families(store: Store) -> Iterator[Metric]:
     writes = store.writes
     if store.path is not None:
-        yield GaugeMetricFamily(
-            "ldapslam_store_bytes",
+        size_bytes, text = (
+            file_bytes(store.path),
             "Size of the store's file and its log.",
-            value=file_bytes(store.path),
         )
+        yield _gauge("store_bytes", text, value=size_bytes)
     yield SummaryMetricFamily(
         "ldapslam_store_commit_seconds",
         "Time that transactions take, waiting for other writers included.",
         count_value=writes.commits,
         sum_value=writes.total_s,
     )
-    yield GaugeMetricFamily(
-        "ldapslam_store_last_commit_seconds",
-        "Time that the last transaction took.",
-        value=writes.last_s,
-    )
-    yield CounterMetricFamily(
-        "ldapslam_store_write_failures",
-        "Transactions that failed.",
-        value=writes.failures,
-    )
-    yield GaugeMetricFamily(
-        "ldapslam_store_writable",
-        "1 when the last write was committed.",
-        value=0 if writes.failure else 1,
-    )
+    text = "Time that the last transaction took."
+    yield _gauge("store_last_commit_seconds", text, value=writes.last_s)
+    text = "Transactions that failed."
+    yield _total("store_write_failures", text, value=writes.failures)
+    text = "1 when the last write was committed."
+    yield _gauge("store_writable", text, value=0 if writes.failure else 1)
