@@ -64,6 +64,21 @@ def follow(
                     act()
 
 
+def follow_or_cancel(
+    client: Client, run_id: str, progress: Progress
+) -> tuple[pb.RunStatus, bool]:
+    """As `follow`; the first signal cancels the run. Whether there was one, too."""
+    is_interrupted = False
+
+    def cancel() -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        say("interrupted: the run is cancelled and drains; again to end at once")
+        client.cancel(run_id)
+
+    return follow(client, run_id, progress, on_interrupt=cancel), is_interrupted
+
+
 def _receive(
     client: Client, run_id: str, items: SimpleQueue[_Item], patience_s: float
 ) -> None:

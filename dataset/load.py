@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import select
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from typing import Any, BinaryIO, Final
 import ldap
 
 from ldapslam.base.errors import ConfigError, TargetUnreachable
+from ldapslam.base.files import private
 from ldapslam.dataset.add_order import Add, AddOrder
 from ldapslam.dataset.ldif import Record, open_ldif, records
 from ldapslam.directory.access import connect, error_text, result_code_of
@@ -146,7 +146,8 @@ class _Rejects:
         head = f"# line {record.line}: {' '.join(reason.split())}\n".encode()
         try:
             if self._file is None:
-                self._file = _create_private(self._path)
+                # private: entries have passwords
+                self._file = open(self._path, "xb", opener=private)
             self._file.write(head + record.text.rstrip(b"\r\n") + b"\n\n")
         except OSError as error:
             raise self._unusable(error) from error
@@ -157,12 +158,6 @@ class _Rejects:
             f"{error.strerror}",
             hint="name another file with --rejects",
         )
-
-
-def _create_private(path: Path) -> BinaryIO:
-    """Create a file that only its owner may read: entries have passwords."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    return open(os.open(path, flags, 0o600), "wb")
 
 
 class _Connection:

@@ -20,7 +20,7 @@ from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import say
-from ldapslam.cli.follow import follow
+from ldapslam.cli.follow import follow_or_cancel
 from ldapslam.cli.measure.cleanup import rest_removed
 from ldapslam.cli.measure.local_fleet import (
     SPOOLS,
@@ -112,18 +112,9 @@ def _run_on(
     made_of: Mapping[str, str] | None,
 ) -> tuple[pb.RunStatus, bool]:
     """Submit and watch; the final status, and whether Ctrl-C ended it."""
-    is_interrupted = False
-
-    def cancel() -> None:
-        nonlocal is_interrupted
-        is_interrupted = True
-        say("interrupted: the run is cancelled and drains; again to end at once")
-        client.cancel(run_id)
-
     with Client(fleet.address) as client, Progress(is_local=True) as progress:
         run_id = client.submit(checked_request(source, overrides, made_of))
-        status = follow(client, run_id, progress, on_interrupt=cancel)
-    return status, is_interrupted
+        return follow_or_cancel(client, run_id, progress)
 
 
 class _Results:

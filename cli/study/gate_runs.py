@@ -16,7 +16,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import say
-from ldapslam.cli.follow import follow
+from ldapslam.cli.follow import follow_or_cancel
 from ldapslam.cli.measure.local_fleet import agent_names, local_fleet
 from ldapslam.cli.options import STORE_NAME
 from ldapslam.cli.progress import Progress
@@ -155,14 +155,6 @@ class Runs:
             servers = self._labs[name].servers(side.point, side.job)
             changes += servers.overrides
             made_of = servers.made_of
-        is_interrupted = False
-
-        def cancel() -> None:
-            nonlocal is_interrupted
-            is_interrupted = True
-            say("interrupted: the run is cancelled and drains; again to end at once")
-            self._client.cancel(run_id)
-
         others = OtherLoad()
         source = JobFile(Path(side.point.job))
         job = source.load(changes)
@@ -171,7 +163,7 @@ class Runs:
         say_doubts(job, self._doubts)
         request = request_of(source, job, changes, made_of)
         run_id = self._client.submit(request)
-        status = follow(self._client, run_id, _Silent(), on_interrupt=cancel)
+        status, is_interrupted = follow_or_cancel(self._client, run_id, _Silent())
         # elsewhere a server of the gate may be one of them
         self.other_cpu_share = others.share if name in self._labs else None
         if is_interrupted:
