@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,9 +16,7 @@ from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.collect.timeline import (
-    AgentSeries,
     Series,
-    ServerSeries,
     Timeline,
     Values,
 )
@@ -27,7 +25,8 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import count
 
-Member = AgentSeries | ServerSeries
+#: What strips show of an agent or a server, and compare with the median of all.
+_STRIPPED = ("throughput_per_s", "p90_us", "p99_us")
 
 #: More panels than this do not fit a page; the tables have all of them.
 PANELS = 8
@@ -261,42 +260,33 @@ STRIPS = 8
 
 
 def strips(
-    timeline: Timeline, members: Mapping[str, Member]
-) -> tuple[dict[str, Member], Member]:
+    timeline: Timeline, members: Mapping[str, Series]
+) -> tuple[dict[str, Series], Series]:
     """Return the agents, or servers, with a strip, in their order, and the medians of
     all. Among many, those furthest from the medians in the measure phase."""
-    middle = ServerSeries(
-        *(
-            [_median(at_point) for at_point in zip(*every, strict=True)]
-            for every in (
-                [getattr(one, name.name) for one in members.values()]
-                for name in fields(ServerSeries)
-            )
-        )
-    )
+    middle = Series()
+    for name in _STRIPPED:
+        every = [getattr(one, name) for one in members.values()]
+        medians = [_median(at_point) for at_point in zip(*every, strict=True)]
+        setattr(middle, name, medians)
 
-    def distance(name: str) -> float:
-        one = members[name]
-        return max(
-            _median(
-                [
-                    abs(math.log(value / usual))
-                    for place in timeline.measured
-                    if (value := values[place]) and (usual := usuals[place])
-                ]
-            )
-            or 0.0
-            for values, usuals in (
-                (getattr(one, name.name), getattr(middle, name.name))
-                for name in fields(ServerSeries)
-            )
+    def distance(member: str) -> float:
+        ratios = (
+            [
+                abs(math.log(value / usual))
+                for place in timeline.measured
+                if (value := getattr(members[member], name)[place])
+                and (usual := getattr(middle, name)[place])
+            ]
+            for name in _STRIPPED
         )
+        return max(_median(of_name) or 0.0 for of_name in ratios)
 
     furthest = sorted(members, key=distance, reverse=True)[:STRIPS]
     return {name: one for name, one in members.items() if name in furthest}, middle
 
 
-def strip_percentile(members: Mapping[str, Member]) -> str:
+def strip_percentile(members: Mapping[str, Series]) -> str:
     """p99, or p90 where no point has enough requests of anyone for it."""
     every = (us for one in members.values() for us in one.p99_us)
     return "p90" if all(us is None for us in every) else "p99"

@@ -26,7 +26,6 @@ from xml.sax.saxutils import escape
 
 from ldapslam.reports.charts.chart_data import (
     PANELS,
-    Member,
     Panel,
     causes,
     end_of,
@@ -52,6 +51,7 @@ from ldapslam.reports.charts.chart_data import (
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import (
     HEAT_EDGES_US,
+    Series,
     Timeline,
     Values,
 )
@@ -245,7 +245,7 @@ def _curve(
         return [y * scale for y in line(timeline, values)[1]]
 
     values: Values = getattr(series, name)
-    envelope = getattr(series, "envelopes", {}).get(name)
+    envelope = series.envelopes.get(name)
     band = (scaled(envelope.low), scaled(envelope.high)) if envelope else None
     xs, _ = line(timeline, values)
     return Curve(label, colour, xs, scaled(values), band, is_steps, **look)
@@ -872,7 +872,7 @@ def _errors(summary: Summary) -> Figure:
     return figure
 
 
-def _strips(summary: Summary, members: Mapping[str, Member]) -> Figure:
+def _strips(summary: Summary, members: Mapping[str, Series]) -> Figure:
     """A row for each: throughput and a percentile, on the same scales as the others."""
     timeline = summary.timeline
     shown, usual = strips(timeline, members)

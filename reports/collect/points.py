@@ -23,23 +23,20 @@ from ldapslam.reports.collect.intervals import SHOWN, OperationSlots, Reports, S
 from ldapslam.reports.collect.timeline import (
     HEAT_EDGES_US,
     NS_PER_S,
-    AgentSeries,
-    Envelope,
     IntervalState,
     Plan,
-    Series,
-    ServerSeries,
-    StreamSeries,
+    Point,
+    Shown,
     Timeline,
-    padded,
 )
-from ldapslam.reports.collect.totals import UNANSWERED_METRICS, known
+from ldapslam.reports.collect.totals import UNANSWERED_METRICS
 from ldapslam.reports.distribution import us_of
 from ldapslam.results.histogram import Histogram
 
 _NS_PER_US = 1000
 #: Of single intervals, shown as an envelope around those of the point.
 _SPREAD_OF = {"p50_us": 50.0, "p99_us": 99.0}
+_RATES = ("throughput_per_s", "errors_per_s")
 _NUMPY = {
     "<": np.less,
     "<=": np.less_equal,
@@ -122,16 +119,7 @@ class TimelineBuilder:
 
     def finish(self) -> Timeline:
         self._close_point()
-        timeline = self._timeline
-        every: tuple[Series | StreamSeries | AgentSeries | ServerSeries, ...] = (
-            *timeline.operations.values(),
-            *timeline.streams.values(),
-            *timeline.agents.values(),
-            *timeline.servers.values(),
-        )
-        for series in every:
-            padded(series, len(timeline.start_s))
-        return timeline
+        return self._timeline
 
     def complete_of(self, reports: Reports) -> Flags:
         """By slot: has every agent reported all of it?"""
@@ -163,47 +151,9 @@ class TimelineBuilder:
         return np.unique(numbers, return_inverse=True)[1]
 
     def _close_point(self) -> None:
-        point, timeline = self._point, self._timeline
-        if point is None:
-            return
-        self._point = None
-        span_s = (point.end_ns - point.start_ns) / NS_PER_S
-        if span_s <= 0:
-            return
-        # The drain may last a millisecond: rates and shares of it would be noise.
-        is_short = point.has_final and span_s < self._plan.interval_s / 2
-        before = len(timeline.start_s)
-        timeline.start_s.append(point.start_ns / NS_PER_S)
-        timeline.end_s.append(point.end_ns / NS_PER_S)
-        timeline.is_gap.append(point.length_ns <= 0)
-        length_s = None if is_short else point.length_ns / NS_PER_S
-        for key, done in point.operations.items():
-            if point.length_ns > 0:
-                series = padded(timeline.operations.setdefault(key, Series()), before)
-                _append_operation(series, done, length_s)
-        for name, gauges in point.streams.items():
-            if point.length_ns > 0:
-                of_stream = padded(
-                    timeline.streams.setdefault(name, StreamSeries()), before
-                )
-                _append_stream(of_stream, gauges, point.intervals)
-        for agent, seen in point.agents.items():
-            of_agent = timeline.agents.setdefault(agent, AgentSeries())
-            if not is_short and seen.wall_ns > 0:
-                padded(of_agent, before)
-                rate = seen.completed * NS_PER_S / seen.wall_ns
-                of_agent.throughput_per_s.append(rate)
-                _append_percentiles(of_agent, seen.times)
-                of_agent.busy_share.append(seen.busy_share)
-                of_agent.run_queue_share.append(seen.run_queue_share)
-                of_agent.cpu_utilisation.append(seen.cpu_utilisation)
-        for uri, server in point.servers.items():
-            if length_s:
-                of_server = padded(
-                    timeline.servers.setdefault(uri, ServerSeries()), before
-                )
-                of_server.throughput_per_s.append(server.completed / length_s)
-                _append_percentiles(of_server, server.times)
+        point, self._point = self._point, None
+        if point is not None and point.end_ns > point.start_ns:
+            self._timeline.points.append(point.shown(self._plan.interval_s))
 
 
 @dataclass(slots=True)
@@ -230,27 +180,56 @@ class _OperationPoint(_Spread):
         default_factory=lambda: {metric: Histogram() for metric in SHOWN}
     )
 
+    def shown(self, length_s: float | None) -> Shown:
+        """Without rates, if the length is None."""
+        times = self.times["response_time"]
+        values = {
+            **_percentiles(times, p50_us=50, p90_us=90, p99_us=99),
+            **_percentiles(self.times["service_time"], service_p99_us=99),
+            **_percentiles(self.times["send_lag"], send_lag_p99_us=99),
+            "max_us": us_of(times.percentile(100)),
+            "sample": times.sample,
+            "unanswered": times.unanswered,
+        }
+        heat = tuple(times.between(HEAT_EDGES_US * _NS_PER_US).tolist())
+        if length_s is None:
+            spread = {k: v for k, v in self.spread.items() if k not in _RATES}
+            return Shown(values, heat, spread)
+        values["offered_per_s"] = self.scheduled / length_s
+        values["throughput_per_s"] = self.completed / length_s
+        values["errors_per_s"] = self.errors / length_s
+        return Shown(values, heat, self.spread)
+
 
 @dataclass(slots=True)
 class _StreamPoint(_Spread):
     #: Gauge -> its sum over the intervals.
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
+    def shown(self, intervals: int) -> Shown:
+        means = {gauge: total / intervals for gauge, total in self.sums.items()}
+        return Shown(means, spread=self.spread)
+
 
 @dataclass(slots=True)
-class _AgentPoint:
+class _MemberPoint:
+    """An agent, or a server."""
+
+    completed: float = 0
+    times: Histogram = field(default_factory=Histogram)
+    #: Of an agent: the length of its intervals, and the highest of its shares.
     wall_ns: float = 0
-    completed: float = 0
-    busy_share: float | None = None
-    run_queue_share: float | None = None
-    cpu_utilisation: float | None = None
-    times: Histogram = field(default_factory=Histogram)
+    shares: dict[str, float] = field(default_factory=dict)
+
+    def shown(self, length_ns: float) -> Shown:
+        rate = self.completed * NS_PER_S / length_ns
+        percentiles = _percentiles(self.times, p90_us=90, p99_us=99)
+        return Shown({"throughput_per_s": rate, **percentiles, **self.shares})
 
 
-@dataclass(slots=True)
-class _ServerPoint:
-    completed: float = 0
-    times: Histogram = field(default_factory=Histogram)
+def _percentiles(times: Histogram, **wanted: float) -> dict[str, float | None]:
+    """Name -> percentile in us; None if the values are too few."""
+    return {name: us_of(times.reliable_percentile(p)) for name, p in wanted.items()}
 
 
 class _Point:
@@ -267,8 +246,27 @@ class _Point:
         self.has_final = False
         self.operations: dict[tuple[str, str], _OperationPoint] = {}
         self.streams: dict[str, _StreamPoint] = {}
-        self.agents: dict[str, _AgentPoint] = {}
-        self.servers: dict[str, _ServerPoint] = {}
+        self.agents: dict[str, _MemberPoint] = {}
+        self.servers: dict[str, _MemberPoint] = {}
+
+    def shown(self, interval_s: float) -> Point:
+        point = Point(self.start_ns / NS_PER_S, self.end_ns / NS_PER_S)
+        # The drain may last a millisecond: rates and shares of it would be noise.
+        is_short = self.has_final and point.end_s - point.start_s < interval_s / 2
+        length_s = None if is_short else self.length_ns / NS_PER_S
+        if self.length_ns > 0:
+            point.operations = {
+                k: v.shown(length_s) for k, v in self.operations.items()
+            }
+            point.streams = {
+                k: v.shown(self.intervals) for k, v in self.streams.items()
+            }
+        if not is_short:
+            point.agents = {k: v.shown(v.wall_ns) for k, v in self.agents.items()}
+        if length_s:
+            length_ns = self.length_ns
+            point.servers = {k: v.shown(length_ns) for k, v in self.servers.items()}
+        return point
 
     def add(self, slots: Slots, point: int, places: Places, complete: Places) -> None:
         """`places` are slots of the point, which is the window's `point`-th;
@@ -299,7 +297,7 @@ class _Point:
         self._add_agents(slots, point, places)
         for code, uri in enumerate(slots.by_server.names):
             if uri:
-                server = self.servers.setdefault(uri, _ServerPoint())
+                server = self.servers.setdefault(uri, _MemberPoint())
                 server.completed += float(
                     slots.by_server.completed[code, complete].sum()
                 )
@@ -325,10 +323,8 @@ class _Point:
             times.add_to(done.times[metric], point)
         if not self._is_merged:
             return
-        for name, amounts in (
-            ("throughput_per_s", operation.completed),
-            ("errors_per_s", operation.errors),
-        ):
+        amounts_of = operation.completed, operation.errors
+        for name, amounts in zip(_RATES, amounts_of, strict=True):
             done.widen(name, amounts[complete] / (lengths_ns / NS_PER_S))
         for name, p in _SPREAD_OF.items():
             values_us = operation.percentile_us(p)[complete]
@@ -340,7 +336,7 @@ class _Point:
             wall_ns = float(found.wall_ns[code, first:last].sum())
             if not wall_ns:
                 continue
-            seen = self.agents.setdefault(agent, _AgentPoint())
+            seen = self.agents.setdefault(agent, _MemberPoint())
             seen.wall_ns += wall_ns
             seen.completed += float(found.completed[code, first:last].sum())
             if slots.by_agent.names:
@@ -349,8 +345,8 @@ class _Point:
                 values = getattr(found, name)[code, first:last]
                 there = values[~np.isnan(values)]
                 if there.size:
-                    value = known(max, getattr(seen, name), float(there.max()))
-                    setattr(seen, name, value)
+                    highest = float(there.max())
+                    seen.shares[name] = max(highest, seen.shares.get(name, highest))
 
 
 def _is_of_intervals(threshold: Threshold) -> bool:
@@ -425,49 +421,3 @@ def _lengths(slots: Slots, complete: Places) -> Floats:
     means = sums // np.maximum(agents, 1)
     lengths = np.maximum(np.where(agents > 0, means, ends - starts), 1)
     return lengths[complete].astype(np.float64)
-
-
-def _append_percentiles(series: AgentSeries | ServerSeries, times: Histogram) -> None:
-    series.p90_us.append(us_of(times.reliable_percentile(90)))
-    series.p99_us.append(us_of(times.reliable_percentile(99)))
-
-
-def _append_operation(
-    series: Series, done: _OperationPoint, length_s: float | None
-) -> None:
-    times = done.times["response_time"]
-    if length_s is not None:
-        series.offered_per_s.append(done.scheduled / length_s)
-        series.throughput_per_s.append(done.completed / length_s)
-        series.errors_per_s.append(done.errors / length_s)
-    series.p50_us.append(us_of(times.reliable_percentile(50)))
-    series.p90_us.append(us_of(times.reliable_percentile(90)))
-    series.p99_us.append(us_of(times.reliable_percentile(99)))
-    series.max_us.append(us_of(times.percentile(100)))
-    series.heat.append(tuple(times.between(HEAT_EDGES_US * _NS_PER_US).tolist()))
-    series.sample.append(times.sample)
-    series.unanswered.append(times.unanswered)
-    for name, metric in (("service", "service_time"), ("send_lag", "send_lag")):
-        p99_us = us_of(done.times[metric].reliable_percentile(99))
-        getattr(series, f"{name}_p99_us").append(p99_us)
-    place = len(series.sample) - 1
-    for name in done.spread:
-        if length_s is not None or not name.endswith("_per_s"):
-            _append_spread(series.envelopes, done, name, place)
-
-
-def _append_stream(series: StreamSeries, done: _StreamPoint, intervals: int) -> None:
-    for gauge in ("in_flight", "backlog"):
-        getattr(series, gauge).append(done.sums[gauge] / intervals)
-    for gauge in done.spread:
-        _append_spread(series.envelopes, done, gauge, len(series.backlog) - 1)
-
-
-def _append_spread(
-    envelopes: dict[str, Envelope], done: _Spread, name: str, place: int
-) -> None:
-    """`place` is the point's."""
-    envelope = padded(envelopes.setdefault(name, Envelope()), place)
-    low, high = done.spread[name]
-    envelope.low.append(low)
-    envelope.high.append(high)

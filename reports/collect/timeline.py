@@ -11,9 +11,10 @@ without any is a gap: its statistics are None, never interpolated.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -59,7 +60,8 @@ class Envelope:
 
 @dataclass(slots=True)
 class Series:
-    """One operation over the points of the timeline, on all agents together.
+    """An operation, a stream, an agent or a server over the points of the timeline: a
+    list for each figure, with None at the points that do not have it.
 
     Times in us, of successes; requests without an answer rank above them. Send lag is
     that of all requests.
@@ -80,89 +82,60 @@ class Series:
     unanswered: Values = field(default_factory=list)
     service_p99_us: Values = field(default_factory=list)
     send_lag_p99_us: Values = field(default_factory=list)
-    #: Response times by HEAT_EDGES_US; None in a gap.
+    #: Response times by HEAT_EDGES_US.
     heat: list[tuple[int, ...] | None] = field(default_factory=list)
+    #: Of a stream: on average over each interval (see ServiceSlots), and at its end.
+    in_flight: Values = field(default_factory=list)
+    backlog: Values = field(default_factory=list)
+    #: Of an agent: in the busiest worker and the busiest interval of the point.
+    busy_share: Values = field(default_factory=list)
+    run_queue_share: Values = field(default_factory=list)
+    cpu_utilisation: Values = field(default_factory=list)
     #: Name of a list above -> its envelope, where points are of several intervals.
     envelopes: dict[str, Envelope] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class StreamSeries:
-    """One stream, on all agents together; the mean, where a point is of several
-    intervals."""
+class Shown:
+    """What one point has of an operation, a stream, an agent or a server."""
 
-    #: On average over each interval, see ServiceSlots.
-    in_flight: Values = field(default_factory=list)
-    #: At the end of each interval.
-    backlog: Values = field(default_factory=list)
-    #: As those of Series.
-    envelopes: dict[str, Envelope] = field(default_factory=dict)
+    #: Name of a list of its series -> value.
+    values: Mapping[str, float | None]
+    heat: tuple[int, ...] | None = None
+    #: Name -> lowest and highest of the single intervals.
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class AgentSeries:
-    """One agent over the points of the timeline; None where it did not report."""
+class Point:
+    """A point of the charts; without operations, no interval of it is complete."""
 
-    throughput_per_s: Values = field(default_factory=list)
-    #: Over all operations; only in a run with several agents.
-    p90_us: Values = field(default_factory=list)
-    p99_us: Values = field(default_factory=list)
-    #: In the busiest worker and the busiest interval of the point.
-    busy_share: Values = field(default_factory=list)
-    run_queue_share: Values = field(default_factory=list)
-    cpu_utilisation: Values = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class ServerSeries:
-    """All operations of one server over the points of the timeline."""
-
-    throughput_per_s: Values = field(default_factory=list)
-    p90_us: Values = field(default_factory=list)
-    p99_us: Values = field(default_factory=list)
+    #: Edges in s since T0; a gap in time has points on neither side.
+    start_s: float
+    end_s: float
+    operations: Mapping[tuple[str, str], Shown] = field(default_factory=dict)
+    streams: Mapping[str, Shown] = field(default_factory=dict)
+    agents: Mapping[str, Shown] = field(default_factory=dict)
+    servers: Mapping[str, Shown] = field(default_factory=dict)
 
 
 _Key = TypeVar("_Key")
-_Lists = TypeVar(
-    "_Lists", bound=Series | StreamSeries | AgentSeries | ServerSeries | Envelope
-)
+_NOTHING = Shown({})
+_FIGURES = [one.name for one in fields(Series) if one.name not in ("heat", "envelopes")]
 
 
-def padded(series: _Lists, length: int) -> _Lists:
-    """The series itself, with None up to this number of points."""
-    for one in fields(series):
-        value = getattr(series, one.name)
-        if isinstance(value, list):
-            value += [None] * (length - len(value))
-        else:
-            for envelope in value.values():
-                padded(envelope, length)
-    return series
-
-
-def _extend(series: _Lists, later: _Lists, before: int) -> None:
-    """Both are padded, `series` to `before`."""
-    for one in fields(series):
-        value, more = getattr(series, one.name), getattr(later, one.name)
-        if isinstance(value, list):
-            value += more
-        else:
-            for name, envelope in more.items():
-                known = padded(value.setdefault(name, Envelope()), before)
-                _extend(known, envelope, before)
-
-
-def _extend_all(
-    series: dict[_Key, _Lists],
-    later: Mapping[_Key, _Lists],
-    new: Callable[[], _Lists],
-    lengths: tuple[int, int],
-) -> None:
-    before, more = lengths
-    for key in {**series, **later}:
-        ours = padded(series.setdefault(key, new()), before)
-        _extend(ours, padded(later.get(key, new()), more), before)
-        padded(ours, before + more)
+def _series(points: Sequence[Mapping[_Key, Shown]]) -> dict[_Key, Series]:
+    """Key -> what all points show of it."""
+    found = {key: Series() for point in points for key in point}
+    for key, series in found.items():
+        shown = [point.get(key, _NOTHING) for point in points]
+        for name in _FIGURES:
+            setattr(series, name, [one.values.get(name) for one in shown])
+        series.heat = [one.heat for one in shown]
+        for name in dict.fromkeys(name for one in shown for name in one.spread):
+            ends = [one.spread.get(name, (None, None)) for one in shown]
+            series.envelopes[name] = Envelope(*map(list, zip(*ends, strict=True)))
+    return found
 
 
 class IntervalState(IntEnum):
@@ -174,27 +147,44 @@ class IntervalState(IntEnum):
     MISSED = 2
 
 
-@dataclass(slots=True)
+@dataclass
 class Timeline:
     phases: tuple[Phase, ...]
     #: Planned intervals in one point of the charts, at most.
     intervals_per_point: int
-    #: Edges of the points in s since T0; a gap in time has points on neither side.
-    start_s: list[float] = field(default_factory=list)
-    end_s: list[float] = field(default_factory=list)
-    #: No interval of the point is complete.
-    is_gap: list[bool] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
     #: From and to in s since T0: planned intervals that are not complete.
     gaps: list[tuple[float, float]] = field(default_factory=list)
-    #: (stream, operation) -> statistics.
-    operations: dict[tuple[str, str], Series] = field(default_factory=dict)
-    streams: dict[str, StreamSeries] = field(default_factory=dict)
-    agents: dict[str, AgentSeries] = field(default_factory=dict)
-    #: URI -> statistics; of the streams that have several servers.
-    servers: dict[str, ServerSeries] = field(default_factory=dict)
     #: Expression of a threshold on a percentile, or of one that must be missed for some
     #: time -> (stream, operation) -> an IntervalState for each planned interval.
     states: dict[str, dict[tuple[str, str], bytearray]] = field(default_factory=dict)
+
+    @cached_property
+    def start_s(self) -> list[float]:
+        return [one.start_s for one in self.points]
+
+    @cached_property
+    def end_s(self) -> list[float]:
+        return [one.end_s for one in self.points]
+
+    @cached_property
+    def operations(self) -> dict[tuple[str, str], Series]:
+        """(stream, operation) -> statistics."""
+        return _series([one.operations for one in self.points])
+
+    @cached_property
+    def streams(self) -> dict[str, Series]:
+        return _series([one.streams for one in self.points])
+
+    @cached_property
+    def agents(self) -> dict[str, Series]:
+        """None where an agent did not report."""
+        return _series([one.agents for one in self.points])
+
+    @cached_property
+    def servers(self) -> dict[str, Series]:
+        """URI -> statistics; of the streams that have several servers."""
+        return _series([one.servers for one in self.points])
 
     @property
     def measured(self) -> list[int]:
@@ -211,14 +201,7 @@ class Timeline:
 
     def extend(self, later: Timeline) -> None:
         """Takes the points that follow."""
-        lengths = len(self.start_s), len(later.start_s)
-        self.start_s += later.start_s
-        self.end_s += later.end_s
-        self.is_gap += later.is_gap
-        _extend_all(self.operations, later.operations, Series, lengths)
-        _extend_all(self.streams, later.streams, StreamSeries, lengths)
-        _extend_all(self.agents, later.agents, AgentSeries, lengths)
-        _extend_all(self.servers, later.servers, ServerSeries, lengths)
+        self.points += later.points
         for expression, of_operations in later.states.items():
             known = self.states.setdefault(expression, {})
             for key, more in of_operations.items():

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ldapslam.jobs.fields.thresholds import samples_needed
-from ldapslam.reports.charts.chart_data import STRIPS, Member, strip_percentile
-from ldapslam.reports.collect.timeline import NS_PER_S
+from ldapslam.reports.charts.chart_data import STRIPS, strip_percentile
+from ldapslam.reports.collect.timeline import NS_PER_S, Series
 from ldapslam.reports.document import (
     BAD,
     Block,
@@ -103,7 +103,7 @@ def agents(summary: Summary) -> tuple[Block, ...]:
     return (*strips_of("agent", summary.timeline.agents), _agents(summary))
 
 
-def strips_of(what: str, members: Mapping[str, Member]) -> list[ChartPlace]:
+def strips_of(what: str, members: Mapping[str, Series]) -> list[ChartPlace]:
     """Return the chart of several agents, or servers, over time; none if there are too
     many for their response times over time to be collected."""
     has_times = any(any(one.p90_us) for one in members.values())

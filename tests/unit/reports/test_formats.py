@@ -42,11 +42,9 @@ from ldapslam.reports.charts.chart_data import (
     waited,
 )
 from ldapslam.reports.collect.timeline import (
-    AgentSeries,
     Phase,
+    Point,
     Series,
-    ServerSeries,
-    StreamSeries,
     Timeline,
 )
 from ldapslam.reports.distribution import distribution
@@ -437,9 +435,7 @@ def _timeline() -> Timeline:
     return Timeline(
         phases=(),
         intervals_per_point=1,
-        start_s=[0.0, 1.0, 2.0, 4.0],
-        end_s=[1.0, 2.0, 3.0, 5.0],
-        is_gap=[False, True, False, False],
+        points=[Point(start_s, start_s + 1) for start_s in (0.0, 1.0, 2.0, 4.0)],
         gaps=[(1.0, 2.0), (3.0, 4.0)],
     )
 
@@ -465,7 +461,7 @@ def test_of_many_agents_those_that_differ_most_are_shown() -> None:
     timeline = Timeline((Phase("measure", 1.0, 4.0),), 1)
     timeline.start_s, timeline.end_s = [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]
     every = {
-        f"load{number:02}": AgentSeries(
+        f"load{number:02}": Series(
             throughput_per_s=[9.0 * number, 100.0, 100.0 + number / 10, None],
             p90_us=[None, 300.0, 300.0 + number / 10, None],
             p99_us=[None, 500.0, 500.0 + number, None],
@@ -488,8 +484,9 @@ def test_agents_and_servers_have_strips_where_there_are_several() -> None:
     summary = summary_of(Scenario(agents=("load1",)))
     names = [place.name for place in document(summary).charts()]
     assert not [name for name in names if name.endswith("strips")]
-    one = ServerSeries([5.0] * 11, [700.0] * 11, [None] * 11)
-    timeline = replace(summary.timeline, servers={"ldap://a": one, "ldap://b": one})
+    one = Series(throughput_per_s=[5.0] * 11, p90_us=[700.0] * 11, p99_us=[None] * 11)
+    timeline = deepcopy(summary.timeline)
+    timeline.servers = {"ldap://a": one, "ldap://b": one}
     several = replace(summary, timeline=timeline)
     content = document(several)
     [place] = (one for one in content.charts() if one.name == "server_strips")
@@ -553,7 +550,7 @@ def test_queues_are_drawn_where_they_change(
 ) -> None:
     timeline = _timeline()
     timeline.phases = Phase("warm_up", 0, 1), Phase("measure", 1, 5)
-    gauges = StreamSeries(in_flight=in_flight, backlog=backlog)
+    gauges = Series(in_flight=in_flight, backlog=backlog)
     timeline.streams["writers"] = gauges
     assert queued(timeline) == ["writers"] * is_shown
 

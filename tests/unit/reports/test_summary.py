@@ -125,7 +125,7 @@ def test_throughput_is_of_what_completed_in_the_phase_times_of_what_was_due(
 def test_a_missing_interval_is_a_gap_in_every_series() -> None:
     summary = summary_of(Scenario(lost=frozenset({("load2", 5)})))
     timeline = summary.timeline
-    assert [n for n, is_gap in enumerate(timeline.is_gap) if is_gap] == [5]
+    assert [n for n, one in enumerate(timeline.points) if not one.operations] == [5]
     for series in timeline.operations.values():
         assert series.throughput_per_s[5] is None
         assert series.p50_us[5] is None
@@ -143,7 +143,7 @@ def test_a_long_run_is_merged_to_what_a_chart_can_show(
     # 1 + 2 + 26 + 1 intervals; points never span two phases; one more for the drain
     assert timeline.intervals_per_point == 3
     assert len(timeline.start_s) == 1 + 1 + 9 + 1 + 1
-    assert not any(timeline.is_gap)
+    assert all(point.operations for point in timeline.points)
     edges = set(timeline.start_s) | set(timeline.end_s)
     assert {phase.start_s for phase in timeline.phases} <= edges
     assert any("3 intervals merged" in note for note in summary.notes)
