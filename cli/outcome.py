@@ -175,7 +175,7 @@ def put_report(
             render_table(one)
             for section in document.sections
             for one in section.blocks
-            if isinstance(one, Table) and one.rows and not section.in_appendix
+            if isinstance(one, Table) and not section.in_appendix
         ]
         put("\n\n".join([answer, *tables]))
     name_files(files[0].parent, files)

@@ -113,16 +113,13 @@ def table(
     )
 
 
-def filled(*tables: Table) -> list[Table]:
-    """Those that have rows."""
-    return [one for one in tables if one.rows]
-
-
 def cell_of(found: Cell | str) -> Cell:
     return Cell(found) if isinstance(found, str) else found
 
 
 Block = Table | ChartPlace | Paragraph | Listing
+#: None: nothing to show.
+Blocks = Iterable[Block | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +129,17 @@ class Section:
     blocks: tuple[Block, ...]
     #: Not what the reader asks first; those of the appendix come last.
     in_appendix: bool = False
+
+
+def section(
+    name: str, title: str, *blocks: Block | None, in_appendix: bool = False
+) -> list[Section]:
+    """A section of what there is: without None, and tables that have no rows; none at
+    all without any block."""
+    there = tuple(
+        one for one in blocks if one and (not isinstance(one, Table) or one.rows)
+    )
+    return [Section(name, title, there, in_appendix)] * bool(there)
 
 
 @dataclass(frozen=True, slots=True)

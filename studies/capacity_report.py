@@ -19,10 +19,10 @@ from ldapslam.reports.document import (
     Document,
     Field,
     Glance,
-    Section,
     Table,
     column,
     number,
+    section,
     table,
 )
 from ldapslam.reports.figures import (
@@ -239,7 +239,7 @@ def capacity_document(answer: CapacityAnswer) -> Document:
             *_at_capacity(answer),
         ),
         facts=_facts(answer),
-        sections=(Section("runs", "Runs", (*_curve(answer), _table(answer))),),
+        sections=tuple(section("runs", "Runs", _curve(answer), _table(answer))),
     )
 
 
@@ -396,22 +396,20 @@ def _kind(probe: Probe) -> str:
     return "confirmation" if probe.is_confirmation else "search"
 
 
-def _curve(answer: CapacityAnswer) -> list[ChartPlace]:
-    """Nothing where no run is valid."""
+def _curve(answer: CapacityAnswer) -> ChartPlace | None:
+    """None where no run is valid."""
     if not any(_lines(answer, metric) for metric in _panels(answer)):
-        return []
+        return None
     marked = ""
     if answer.found.capacity is not None:
         marked = " Shaded: from the capacity to the load above it."
     limits = " Dashed red: the objective." if answer.limits else ""
-    return [
-        ChartPlace(
-            "capacity-curve",
-            "Throughput and response time by load",
-            "Of the runs that are not INVALID, with their 95% intervals. Crosses: "
-            f"runs that missed the objective.{marked}{limits}",
-        )
-    ]
+    return ChartPlace(
+        "capacity-curve",
+        "Throughput and response time by load",
+        "Of the runs that are not INVALID, with their 95% intervals. Crosses: "
+        f"runs that missed the objective.{marked}{limits}",
+    )
 
 
 def _panels(answer: CapacityAnswer) -> list[Metric]:

@@ -23,10 +23,10 @@ from ldapslam.reports.document import (
     ChartPlace,
     Document,
     Field,
-    Section,
     Table,
     column,
     number,
+    section,
     table,
 )
 from ldapslam.reports.figures import Key, Metric, Readings
@@ -269,15 +269,16 @@ def _last_text(one: JudgedFigure) -> str:
     )
 
 
+_CHANGES = ChartPlace(
+    "gate-changes",
+    "How much worse the new side is",
+    "each figure's change with its interval, and its tolerance",
+)
+
+
 def gate_document(answer: GateAnswer) -> Document:
     """The gate as a document: its answer first."""
     has_changes = any(one.change is not None for one in answer.answer.figures)
-    place = ChartPlace(
-        "gate-changes",
-        "How much worse the new side is",
-        "each figure's change with its interval, and its tolerance",
-    )
-    chart = (place,) if has_changes else ()
     return Document(
         title=f"gate of {answer.job}",
         verdict=answer.verdict,
@@ -288,10 +289,13 @@ def gate_document(answer: GateAnswer) -> Document:
         glance=(),
         facts=tuple(_facts(answer)),
         sections=(
-            *([_rehearsal(answer)] if answer.rehearsed else []),
-            Section("changes", "Changes", (_figures(answer.answer), *chart)),
-            *_differences(answer),
-            Section("runs", "Runs", (_runs(answer),), in_appendix=True),
+            *section("rehearsal", "Rehearsal", _rehearsal(answer)),
+            *section(
+                *("changes", "Changes"),
+                *(_figures(answer.answer), _CHANGES if has_changes else None),
+            ),
+            *section("differences", "Differences", _differences(answer)),
+            *section("runs", "Runs", _runs(answer), in_appendix=True),
         ),
     )
 
@@ -570,8 +574,8 @@ def _method(answer: Answer) -> str:
     return f"{_SAMPLES[answer.is_paired]} {_TESTS}"
 
 
-def _differences(answer: GateAnswer) -> list[Section]:
-    found = table(
+def _differences(answer: GateAnswer) -> Table:
+    return table(
         "gate-differences",
         "What differs from the baseline",
         answer.differences,
@@ -580,14 +584,13 @@ def _differences(answer: GateAnswer) -> list[Section]:
         column("is", lambda row: row[2]),
         limit=100,
     )
-    return [Section("differences", "Differences", (found,))] * bool(found.rows)
 
 
-def _rehearsal(answer: GateAnswer) -> Section:
+def _rehearsal(answer: GateAnswer) -> Table:
     def share(name: str) -> Field[Rehearsed]:
         return number(f"{name} (%)", lambda one: f"{one.answers[name] * 100:.1f}")
 
-    found = table(
+    return table(
         "gate-rehearsal",
         "What this gate finds on these hosts, in the time given",
         answer.rehearsed,
@@ -606,7 +609,6 @@ def _rehearsal(answer: GateAnswer) -> Section:
             "change is added to it.",
         ),
     )
-    return Section("rehearsal", "Rehearsal", (found,))
 
 
 def _found_by(one: Rehearsed) -> str:

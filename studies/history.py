@@ -35,6 +35,7 @@ from ldapslam.reports.document import (
     Table,
     column,
     number,
+    section,
     table,
 )
 from ldapslam.reports.figures import (
@@ -221,8 +222,12 @@ def history_document(runs: Sequence[Run], series: Sequence[Series]) -> Document:
             ("Verdicts", _verdicts(runs)),
         ),
         sections=(
-            Section("changes", "Changes", (_change_table(changes),)),
-            *(_job(place, name, runs, series) for place, name in enumerate(jobs)),
+            *section("changes", "Changes", _change_table(changes)),
+            *(
+                one
+                for place, name in enumerate(jobs)
+                for one in _job(place, name, runs, series)
+            ),
         ),
     )
 
@@ -282,7 +287,7 @@ def _change_cell(series: Series, change: Change) -> Cell:
 
 def _job(
     number: int, name: str, runs: Sequence[Run], series: Sequence[Series]
-) -> Section:
+) -> list[Section]:
     ours = sorted((one for one in runs if one.job == name), key=lambda one: one.at_s)
     of_job = [one for one in series if one.job == name]
     shown = [place for place, _ in _charts(number, of_job)]
@@ -292,7 +297,7 @@ def _job(
         _runs(name, title, ours, [one for one in of_job if one.operation == title])
         for title in operations
     ]
-    return Section(f"job-{number}", name, (*shown, *tables))
+    return section(f"job-{number}", name, *shown, *tables)
 
 
 def _runs(

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from ldapslam.base.files import part_of
 from ldapslam.reports.document import (
     MUTED,
-    Block,
+    Blocks,
     Cell,
     ChartPlace,
     Document,
     Field,
     Glance,
-    Section,
     Table,
     column,
     number,
+    section,
     table,
 )
 from ldapslam.reports.figures import ERRORS, METRICS, THROUGHPUT, Metric
@@ -43,7 +43,7 @@ from ldapslam.studies.study_file import JOB
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
-    from ldapslam.studies.comparisons import Compared, Comparisons
+    from ldapslam.studies.comparisons import Comparisons
     from ldapslam.studies.study_file import Published, StudyTable, Value
 
 _CHART = "study-curve"
@@ -54,14 +54,6 @@ SCHEMA = "ldapslam-study/1"
 def study_document(answer: Answer, compared: Comparisons | None = None) -> Document:
     """The study as a document: its answer first."""
     made = [run for one in answer.points for run in one.runs]
-    sections = [Section("points", "Points", _points(answer))]
-    if answer.study.table is not None:
-        content = _table(answer, answer.study.table)
-        sections.insert(0, Section("table", "Answer", (content,)))
-    if compared and compared.made:
-        shown = _comparison(compared.made)
-        sections.append(Section("comparison", "Comparison", shown))
-    sections.append(Section("runs", "Runs", (_runs(answer),)))
     return Document(
         title=answer.study.name,
         verdict=answer.verdict,
@@ -77,7 +69,12 @@ def study_document(answer: Answer, compared: Comparisons | None = None) -> Docum
             ("Order", f"{answer.study.order}, seed {answer.study.seed}"),
             ("Runs made", str(len(made)) + _until(_ended_utc(answer))),
         ),
-        sections=tuple(sections),
+        sections=(
+            *section("table", "Answer", _table(answer)),
+            *section("points", "Points", *_points(answer)),
+            *section("comparison", "Comparison", *_comparison(compared)),
+            *section("runs", "Runs", _runs(answer)),
+        ),
     )
 
 
@@ -254,7 +251,7 @@ def _glance(answer: Answer) -> tuple[Glance, ...]:
     return tuple(glances)
 
 
-def _points(answer: Answer) -> tuple[Block, ...]:
+def _points(answer: Answer) -> Blocks:
     rows = [
         (one, title)
         for one in answer.points
@@ -335,7 +332,9 @@ def _rows(answer: Answer, of: StudyTable) -> list[_Row]:
     return rows
 
 
-def _table(answer: Answer, of: StudyTable) -> Table:
+def _table(answer: Answer) -> Table | None:
+    if (of := answer.study.table) is None:
+        return None
     axes = [
         column(name, lambda row, name=name: str(row.values[name]))  # type: ignore[misc]
         for name in answer.study.labels
@@ -415,15 +414,14 @@ def _published(row: _Row, name: str) -> str:
     return figure_text(found) if isinstance(found, (int, float)) else str(found)
 
 
-def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
+def _comparison(compared: Comparisons | None) -> Blocks:
     from ldapslam.reports.comparing.tables import tables_of
 
     return tuple(
         replace(found, caption=": ".join(filter(None, (one.label, found.caption))))
-        for one in compared
-        for found in tables_of(one.comparison)[
-            1:
-        ]  # the runs have a table of the study's
+        for one in (compared.made if compared else ())
+        # the runs have a table of the study's
+        for found in tables_of(one.comparison)[1:]
     )
 
 

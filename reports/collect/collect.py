@@ -225,7 +225,6 @@ class _Collector:
             completed=reports.sum((), ()),
             busy_share=reports.largest(rows["report"], busy),
             run_queue_share=reports.largest(rows["report"], waited),
-            cpu_utilisation=reports.largest(every, window.reports["cpu_utilisation"]),
         )
 
     def _add_measured_workers(

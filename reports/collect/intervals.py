@@ -275,7 +275,6 @@ class AgentSlots:
     #: NaN where the agent has none.
     busy_share: Floats
     run_queue_share: Floats
-    cpu_utilisation: Floats
 
 
 @dataclass(slots=True)

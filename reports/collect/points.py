@@ -341,7 +341,7 @@ class _Point:
             seen.completed += float(found.completed[code, first:last].sum())
             if slots.by_agent.names:
                 slots.by_agent.add_to(seen.times, code, places, point)
-            for name in ("busy_share", "run_queue_share", "cpu_utilisation"):
+            for name in ("busy_share", "run_queue_share"):
                 values = getattr(found, name)[code, first:last]
                 there = values[~np.isnan(values)]
                 if there.size:

@@ -90,7 +90,6 @@ class Series:
     #: Of an agent: in the busiest worker and the busiest interval of the point.
     busy_share: Values = field(default_factory=list)
     run_queue_share: Values = field(default_factory=list)
-    cpu_utilisation: Values = field(default_factory=list)
     #: Name of a list above -> its envelope, where points are of several intervals.
     envelopes: dict[str, Envelope] = field(default_factory=dict)
 

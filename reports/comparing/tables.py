@@ -63,11 +63,11 @@ _FAMILY = (
 
 def tables_of(comparison: Comparison) -> tuple[Table, ...]:
     """What the command prints, in its order."""
-    runs = [run for side in comparison.sides for run in side.runs]
+    imports = compared([run for side in comparison.sides for run in side.runs])
     return (
         _runs(comparison),
         _making(comparison),
-        *compared(runs),
+        *([imports] if imports.rows else ()),
         *_figures(comparison),
     )
 

@@ -15,7 +15,7 @@ from ldapslam.reports.charts.chart_data import STRIPS, strip_percentile
 from ldapslam.reports.collect.timeline import NS_PER_S, Series
 from ldapslam.reports.document import (
     BAD,
-    Block,
+    Blocks,
     Cell,
     ChartPlace,
     Column,
@@ -24,7 +24,6 @@ from ldapslam.reports.document import (
     Paragraph,
     Table,
     column,
-    filled,
     number,
     table,
 )
@@ -98,17 +97,17 @@ _ELSEWHERE = (
 )
 
 
-def agents(summary: Summary) -> tuple[Block, ...]:
+def agents(summary: Summary) -> Blocks:
     """How hard the generator worked: was it the limit?"""
-    return (*strips_of("agent", summary.timeline.agents), _agents(summary))
+    return strips_of("agent", summary.timeline.agents), _agents(summary)
 
 
-def strips_of(what: str, members: Mapping[str, Series]) -> list[ChartPlace]:
+def strips_of(what: str, members: Mapping[str, Series]) -> ChartPlace | None:
     """Return the chart of several agents, or servers, over time; none if there are too
     many for their response times over time to be collected."""
     has_times = any(any(one.p90_us) for one in members.values())
     if len(members) < 2 or not has_times:
-        return []
+        return None
     percentile = strip_percentile(members)
     needed = count(samples_needed(99))
     few = f" No point has the {needed} requests that a p99 needs." * (
@@ -119,18 +118,16 @@ def strips_of(what: str, members: Mapping[str, Series]) -> list[ChartPlace]:
         if len(members) > STRIPS
         else ""
     )
-    return [
-        ChartPlace(
-            f"{what}_strips",
-            f"{what.capitalize()}s over time",
-            f"Throughput and {percentile} of the response time of successes on each "
-            f"{what}, all operations together, on one scale each; grey: the median of "
-            f"all at that time.{few}{more}",
-        )
-    ]
+    return ChartPlace(
+        f"{what}_strips",
+        f"{what.capitalize()}s over time",
+        f"Throughput and {percentile} of the response time of successes on each "
+        f"{what}, all operations together, on one scale each; grey: the median of "
+        f"all at that time.{few}{more}",
+    )
 
 
-def hosts(summary: Summary) -> tuple[Block, ...]:
+def hosts(summary: Summary) -> Blocks:
     """What the agents' hosts took from them, over time and in all, and their clocks."""
     return (
         ChartPlace(
@@ -141,8 +138,10 @@ def hosts(summary: Summary) -> tuple[Block, ...]:
             "above which the interval counts as saturated.",
         ),
         _hosts(summary),
-        *clocks(summary),
-        *_clean_up(summary),
+        _start(summary),
+        _over_run(summary),
+        _steps(summary),
+        _clean_up(summary),
     )
 
 
@@ -198,11 +197,11 @@ def _hosts(summary: Summary) -> Table:
     )
 
 
-def method() -> tuple[Block, ...]:
-    return tuple(Paragraph(text) for text in _METHOD)
+def method() -> Blocks:
+    return map(Paragraph, _METHOD)
 
 
-def manifest(summary: Summary) -> tuple[Block, ...]:
+def manifest(summary: Summary) -> Blocks:
     content, of_run = manifest_of(summary), summary.run.manifest
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
     shown["servers"] = products(of_run, summary.facts)
@@ -210,9 +209,9 @@ def manifest(summary: Summary) -> tuple[Block, ...]:
         _facts_table(
             "facts", "Run", [row for row in flattened(shown) if row[1] != NOTHING]
         ),
-        *differing(of_run),
+        differing(of_run),
         _agent_facts(summary.facts),
-        *filled(_events(summary)),
+        _events(summary),
         Listing("Job file", summary.run.job_text.rstrip()),
     )
 
@@ -234,8 +233,8 @@ def _events(summary: Summary) -> Table:
     )
 
 
-def _clean_up(summary: Summary) -> list[Table]:
-    made = table(
+def _clean_up(summary: Summary) -> Table:
+    return table(
         "clean-up",
         "Clean-up: entries that the run had added, and not deleted as far as it knew",
         [
@@ -256,7 +255,6 @@ def _clean_up(summary: Summary) -> list[Table]:
             "there, or perhaps not the run's.",
         ),
     )
-    return filled(made)
 
 
 def _facts_table(
@@ -303,11 +301,6 @@ def _joined(values: Mapping[str, str]) -> str:
 
 _ROWS = 50
 _NS_PER_MS = 1_000_000
-
-
-def clocks(summary: Summary) -> tuple[Block, ...]:
-    """Start and completeness of each agent; and its clock over the run, if sampled."""
-    return (_start(summary), *filled(_over_run(summary), _steps(summary)))
 
 
 def _start(summary: Summary) -> Table:
@@ -434,14 +427,12 @@ def _reader(agents: Mapping[str, AgentFacts], uri: str) -> str:
     return ""
 
 
-def differing(manifest: Manifest) -> list[Table]:
+def differing(manifest: Manifest) -> Table:
     """The settings that are not the same on all servers."""
     facts = _facts(manifest)
     rows = {
         name: of for name, of in compared(facts).items() if len(set(of.values())) > 1
     }
-    if not rows:
-        return []
     columns = (Column("Setting"), *map(Column, facts))
     cells: Iterable[tuple[str, ...]] = (
         (name, *of.values()) for name, of in rows.items()
@@ -450,7 +441,7 @@ def differing(manifest: Manifest) -> list[Table]:
         columns = (Column("Setting"), Column("Server"), Column("Value"))
         cells = ((name, *one) for name, of in rows.items() for one in of.items())
     caption = "Servers: what differs between them"
-    return [Table("facts-servers", caption, columns, _rows(cells), (_NOTE,))]
+    return Table("facts-servers", caption, columns, _rows(cells), (_NOTE,))
 
 
 def shared(manifest: Manifest) -> tuple[Table, ...]:
@@ -463,19 +454,14 @@ def shared(manifest: Manifest) -> tuple[Table, ...]:
     ]
     short = [one for one in rows if len(one[0]) + len(one[1]) <= _SHORT]
     long = [one for one in rows if len(one[0]) + len(one[1]) > _SHORT]
-    tables = []
-    if short:
-        half = (len(short) + 1) // 2
-        pairs = zip(short[:half], [*short[half:], ("", "")], strict=False)
-        cells = ((*left, *right) for left, right in pairs)
-        caption = "The same on all servers" if len(facts) > 1 else f"Of {min(facts)}"
-        columns = (*_SETTING, *_SETTING)
-        tables.append(Table("settings", caption, columns, _rows(cells), (_NOTE,)))
-    if long:
-        tables.append(
-            Table("settings-long", "With longer values", _SETTING, _rows(long))
-        )
-    return tuple(tables)
+    half = (len(short) + 1) // 2
+    pairs = zip(short[:half], [*short[half:], ("", "")], strict=False)
+    cells = ((*left, *right) for left, right in pairs)
+    caption = "The same on all servers" if len(facts) > 1 else f"Of {''.join(facts)}"
+    return (
+        Table("settings", caption, (*_SETTING, *_SETTING), _rows(cells), (_NOTE,)),
+        Table("settings-long", "With longer values", _SETTING, _rows(long)),
+    )
 
 
 def _facts(manifest: Manifest) -> dict[str, Said]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ldapslam.reports.collect.job_notes import Import, imports_of
-from ldapslam.reports.document import Block, Table, column, filled, number, table
+from ldapslam.reports.document import Blocks, Table, column, number, table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal
 from ldapslam.results.facts import Said
@@ -45,15 +45,15 @@ def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def compared(summaries: Sequence[Summary]) -> list[Table]:
-    """Return a table of the imports of several runs; none without imports."""
+def compared(summaries: Sequence[Summary]) -> Table:
+    """Return a table of the imports of several runs."""
     rows = [
         (stream, summary.run.run_id, found, [one.seconds for one in found])
         for summary in summaries
         for stream in dict.fromkeys(one.stream for one in summary.operations)
         if (found := of_stream(summary, stream))
     ]
-    made = table(
+    return table(
         "imports",
         "Imports",
         rows,
@@ -81,7 +81,6 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
             lambda row: _mib(max(one.peak_memory_bytes or 0 for one in row[2]) or None),
         ),
     )
-    return filled(made)
 
 
 def made_by(summary: Summary) -> dict[str, Said]:
@@ -93,12 +92,10 @@ def made_by(summary: Summary) -> dict[str, Said]:
     }
 
 
-def imports(summary: Summary) -> tuple[Block, ...]:
-    """A table of all imports and what they took; nothing where there were none."""
+def imports(summary: Summary) -> Blocks:
+    """Tables of all imports and what they took."""
     found = imports_of(summary.facts)
-    if not found:
-        return ()
-    return (_times(found), _costs(found))
+    return _times(found), _costs(found)
 
 
 def _times(found: Sequence[Import]) -> Table:

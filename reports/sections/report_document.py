@@ -24,7 +24,7 @@ from ldapslam.reports.document import (
     BAD,
     GOOD,
     MUTED,
-    Block,
+    Blocks,
     Cell,
     ChartPlace,
     Column,
@@ -36,8 +36,8 @@ from ldapslam.reports.document import (
     Table,
     cell_of,
     column,
-    filled,
     number,
+    section,
     table,
     with_texts,
 )
@@ -113,21 +113,21 @@ def _document(summary: Summary) -> Document:
             for one in summary.operations
         ),
         facts=facts(summary),
-        sections=(
-            Section("results", "Results", _results(summary)),
-            *_section("imports", "Imports", bulk_imports.imports(summary)),
-            Section("timeline", "Over time", _over_time(summary)),
-            Section("times", "Response times", _times(summary)),
-            Section("errors", "Requests and errors", requests.outcomes(summary)),
-            *_section("replication", "Replication", servers.replication(summary)),
-            Section("agents", "Load generators", appendix.agents(summary)),
-            *_appendix(summary),
-        ),
+        sections=tuple(_sections(summary)),
     )
 
 
-def _appendix(summary: Summary) -> list[Section]:
-    parts: tuple[tuple[str, str, tuple[Block, ...]], ...] = (
+def _sections(summary: Summary) -> Iterator[Section]:
+    parts: tuple[tuple[str, str, Blocks], ...] = (
+        ("results", "Results", _results(summary)),
+        ("imports", "Imports", bulk_imports.imports(summary)),
+        ("timeline", "Over time", _over_time(summary)),
+        ("times", "Response times", _times(summary)),
+        ("errors", "Requests and errors", requests.outcomes(summary)),
+        ("replication", "Replication", servers.replication(summary)),
+        ("agents", "Load generators", appendix.agents(summary)),
+    )
+    of_appendix: tuple[tuple[str, str, Blocks], ...] = (
         ("rules", "Validity rules", (_rules(summary),)),
         ("details", "Times in detail", _times_in_detail(summary)),
         ("requests", "Requests by server", requests.by_server(summary)),
@@ -138,16 +138,10 @@ def _appendix(summary: Summary) -> list[Section]:
         ("manifest", "Manifest", appendix.manifest(summary)),
         ("settings", "Server settings", appendix.shared(summary.run.manifest)),
     )
-    return [
-        replace(section, in_appendix=True)
-        for part in parts
-        for section in _section(*part)
-    ]
-
-
-def _section(name: str, title: str, blocks: tuple[Block, ...]) -> tuple[Section, ...]:
-    """None without blocks."""
-    return (Section(name, title, blocks),) if blocks else ()
+    for name, title, blocks in parts:
+        yield from section(name, title, *blocks)
+    for name, title, blocks in of_appendix:
+        yield from section(name, title, *blocks, in_appendix=True)
 
 
 def _cautions(summary: Summary) -> tuple[str, ...]:
@@ -422,7 +416,7 @@ def _passed(rule: Rule) -> Cell:
     return Cell("pass", GOOD) if rule.passed else Cell(f"fail: {rule.cause}", BAD)
 
 
-def _results(summary: Summary) -> tuple[Block, ...]:
+def _results(summary: Summary) -> Blocks:
     def statistic(name: str) -> Field[OperationSummary]:
         return number(
             f"{name.replace('_', '.')} (ms)",
@@ -461,12 +455,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
             *_of_delivered(summary),
         ),
     )
-    return (
-        *filled(_thresholds(summary)),
-        headline,
-        *_streams(summary),
-        _throughput(summary),
-    )
+    return _thresholds(summary), headline, _streams(summary), _throughput(summary)
 
 
 def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell:
@@ -475,8 +464,8 @@ def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell
     return cell(_shown_times(one))
 
 
-def _streams(summary: Summary) -> tuple[Block, ...]:
-    streams = table(
+def _streams(summary: Summary) -> Table:
+    return table(
         "streams",
         "Streams with an end or times of their own",
         [
@@ -496,7 +485,6 @@ def _streams(summary: Summary) -> tuple[Block, ...]:
             "Throughput is over the time measured.",
         ),
     )
-    return tuple(filled(streams))
 
 
 def _expected_only(summary: Summary) -> Iterator[str]:
@@ -528,7 +516,7 @@ def _throughput(summary: Summary) -> ChartPlace:
     )
 
 
-def _over_time(summary: Summary) -> tuple[Block, ...]:
+def _over_time(summary: Summary) -> Blocks:
     return (
         ChartPlace(
             "response_times",
@@ -537,16 +525,17 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             f"logarithmic scale.{_merged(summary)}{_marks(summary)}"
             f"{_shown(summary.timed)}",
         ),
-        *_queues(summary),
-        *_waits(summary),
-        *appendix.strips_of("server", summary.timeline.servers),
-        *filled(_trends(summary)),
-        *_gaps(summary),
+        _queues(summary),
+        _waits(summary),
+        appendix.strips_of("server", summary.timeline.servers),
+        _trends(summary),
+        gaps := _gaps_table(summary),
+        Paragraph(_MEANING) if gaps.rows else None,
+        _partials_table(summary),
     )
 
 
 def _trends(summary: Summary) -> Table:
-    """None of a run that was not long has rows."""
     return table(
         "trends",
         "Drift over the measure phase",
@@ -592,33 +581,29 @@ def _of_size(value: float) -> str:
     return decimal(value, 0 if size >= 1000 else 1 if size >= 100 else 3)
 
 
-def _queues(summary: Summary) -> list[ChartPlace]:
+def _queues(summary: Summary) -> ChartPlace | None:
     if not queued(summary.timeline):
-        return []
-    return [
-        ChartPlace(
-            "queues",
-            "Backlog and requests in flight",
-            "In flight: requests without a response yet, the mean over each interval "
-            "by Little's law. Where none ended in an interval, or one took longer than "
-            "it: their number at its end. Backlog: arrivals that waited for a "
-            "connection at the end of each interval.",
-        )
-    ]
+        return None
+    return ChartPlace(
+        "queues",
+        "Backlog and requests in flight",
+        "In flight: requests without a response yet, the mean over each interval by "
+        "Little's law. Where none ended in an interval, or one took longer than it: "
+        "their number at its end. Backlog: arrivals that waited for a connection at "
+        "the end of each interval.",
+    )
 
 
-def _waits(summary: Summary) -> list[ChartPlace]:
+def _waits(summary: Summary) -> ChartPlace | None:
     if not (operations := waited(summary)):
-        return []
-    return [
-        ChartPlace(
-            "waits",
-            "Response time, service time and send lag",
-            "The p99 of each, logarithmic scale. Response above service time: requests "
-            "waited for a connection, or were sent late, which is the send lag: the "
-            f"load generator's own.{_shown(operations)}",
-        )
-    ]
+        return None
+    return ChartPlace(
+        "waits",
+        "Response time, service time and send lag",
+        "The p99 of each, logarithmic scale. Response above service time: requests "
+        "waited for a connection, or were sent late, which is the send lag: the load "
+        f"generator's own.{_shown(operations)}",
+    )
 
 
 def _merged(summary: Summary) -> str:
@@ -634,7 +619,7 @@ def _merged(summary: Summary) -> str:
     )
 
 
-def _times(summary: Summary) -> tuple[Block, ...]:
+def _times(summary: Summary) -> Blocks:
     return (
         ChartPlace(
             "percentiles",
@@ -651,11 +636,11 @@ def _times(summary: Summary) -> tuple[Block, ...]:
             "with the response time of the row; logarithmic scales. Two "
             f"bands are two kinds of requests.{_shown(summary.timed)}",
         ),
-        *filled(*map(_servers_table, summary.timed)),
+        *map(_servers_table, summary.timed),
     )
 
 
-def _times_in_detail(summary: Summary) -> tuple[Block, ...]:
+def _times_in_detail(summary: Summary) -> Blocks:
     shown = [times for one in summary.timed for times in one.times.values()]
     tables = [_times_table(one) for one in summary.timed]
     last = (replace(one, notes=missing(shown)) for one in tables[-1:])
@@ -684,7 +669,6 @@ def _ends(summary: Summary) -> str:
 
 
 def _servers_table(one: OperationSummary) -> Table:
-    """None of a stream with one server has rows."""
     return table(
         f"servers-{one.stream}-{one.operation}",
         f"{one.title}, by server",
@@ -743,13 +727,6 @@ _MEANING = (
     "too low by the share that is missing. Charts are hatched where an interval lacks "
     "an agent, and draw no statistic of the fleet from it."
 )
-
-
-def _gaps(summary: Summary) -> tuple[Block, ...]:
-    """Tables of what is missing or cut short, and what that means; none without any."""
-    gaps = filled(_gaps_table(summary))
-    meaning = [Paragraph(_MEANING)] * bool(gaps)
-    return (*gaps, *meaning, *filled(_partials_table(summary)))
 
 
 def _of_delivered(summary: Summary) -> tuple[str, ...]:

@@ -10,14 +10,13 @@ from ldapslam.reports.collect.totals import counter_title
 from ldapslam.reports.document import (
     BAD,
     MUTED,
-    Block,
+    Blocks,
     Cell,
     ChartPlace,
     Field,
     Paragraph,
     Table,
     column,
-    filled,
     number,
     table,
 )
@@ -47,36 +46,40 @@ _EXPLANATIONS = {
 }
 
 
-def outcomes(summary: Summary) -> tuple[Block, ...]:
-    blocks: list[Block] = [_requests(summary), *_unsent(summary)]
-    shown = ("failed", "timed_out", "unresolved", "dropped", "expected")
-    if not any(one.error_share for one in summary.operations):
-        blocks.append(Paragraph(_all_well(summary)))
-    if any(one.counts[name] for one in summary.operations for name in shown):
-        chart = ChartPlace(
-            "errors",
-            "Requests that did not succeed",
-            "Requests of the measure phase by result code or cause, expected codes "
-            "grey, and errors per second over the run.",
-        )
-        blocks.append(chart)
-    if any(one.outcome_times for one in summary.operations):
-        blocks.append(_times(summary))
-    blocks.append(_codes(summary))
-    return tuple(blocks)
+#: What the chart of requests that did not succeed has.
+_CHARTED = ("failed", "timed_out", "unresolved", "dropped", "expected")
+_CHART = ChartPlace(
+    "errors",
+    "Requests that did not succeed",
+    "Requests of the measure phase by result code or cause, expected codes grey, and "
+    "errors per second over the run.",
+)
 
 
-def by_server(summary: Summary) -> tuple[Block, ...]:
-    """What each server was sent, and what it counted itself; empty without any."""
-    return tuple(filled(_sent_requests(summary), _reconciliations(summary)))
+def outcomes(summary: Summary) -> Blocks:
+    yield _requests(summary)
+    yield _unsent(summary)
+    yield _all_well(summary)
+    if any(one.counts[name] for one in summary.operations for name in _CHARTED):
+        yield _CHART
+    yield _times(summary)
+    yield _codes(summary)
 
 
-def _all_well(summary: Summary) -> str:
+def by_server(summary: Summary) -> Blocks:
+    """What each server was sent, and what it counted itself."""
+    return _sent_requests(summary), _reconciliations(summary)
+
+
+def _all_well(summary: Summary) -> Paragraph | None:
+    if any(one.error_share for one in summary.operations):
+        return None
+    text = "Every request of the measure phase succeeded."
     if not any(one.counts["sent"] for one in summary.operations):
-        return "Nothing was sent in the measure phase."
-    if any(one.counts["expected"] for one in summary.operations):
-        return "Every request of the measure phase ended as the job expects."
-    return "Every request of the measure phase succeeded."
+        text = "Nothing was sent in the measure phase."
+    elif any(one.counts["expected"] for one in summary.operations):
+        text = "Every request of the measure phase ended as the job expects."
+    return Paragraph(text)
 
 
 def _requests(summary: Summary) -> Table:
@@ -110,8 +113,8 @@ def entries_per_search(one: OperationSummary) -> str:
     return decimal(one.counts["entries"] / one.counts["completed"], 2)
 
 
-def _unsent(summary: Summary) -> list[Table]:
-    unsent = table(
+def _unsent(summary: Summary) -> Table:
+    return table(
         "unsent",
         "Requests that were due and not sent",
         [
@@ -129,7 +132,6 @@ def _unsent(summary: Summary) -> list[Table]:
             "had no entry left to work on, so one was added, or the session ended.",
         ),
     )
-    return filled(unsent)
 
 
 def _times(summary: Summary) -> Table:
@@ -314,7 +316,7 @@ def _counter(stream: StreamSummary, key: str) -> Cell:
     return Cell(count(stream.connections[key]))
 
 
-def connections(summary: Summary) -> tuple[Block, ...]:
+def connections(summary: Summary) -> Blocks:
     def counter(key: str) -> Callable[[StreamSummary], Cell]:
         return lambda stream: _counter(stream, key)
 

@@ -17,13 +17,12 @@ from ldapslam.reports.collect.telemetry import (
 from ldapslam.reports.document import (
     BAD,
     MUTED,
-    Block,
+    Blocks,
     Cell,
     ChartPlace,
     Paragraph,
     Table,
     column,
-    filled,
     number,
     table,
 )
@@ -51,14 +50,18 @@ _POLLED = (
 )
 
 
-def replication(summary: Summary) -> tuple[Block, ...]:
-    """During the run and after it; nothing when neither was asked for."""
-    blocks: list[Block] = []
-    if watched := _watched(summary):
-        blocks.append(_propagation(watched, probes_of(summary.facts)))
-    if summary.replication is not None:
-        blocks += _verified(summary.replication)
-    return tuple(blocks)
+def replication(summary: Summary) -> Blocks:
+    """During the run and after it."""
+    yield _propagation(_watched(summary), probes_of(summary.facts))
+    if (found := summary.replication) is None:
+        return
+    if found.failure:
+        yield Paragraph(f"Replication could not be checked: {found.failure}.")
+        return
+    yield _trees(found)
+    if content := found.content:
+        yield _entries(found, content)
+        yield _differences(content)
 
 
 def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
@@ -107,16 +110,6 @@ def _propagation(
             *missing([times for *_, times in rows]),
         ),
     )
-
-
-def _verified(found: ReplicationFacts) -> list[Block]:
-    if found.failure:
-        text = f"Replication could not be checked: {found.failure}."
-        return [Paragraph(text)]
-    blocks: list[Block] = [_trees(found)]
-    if content := found.content:
-        blocks += [_entries(found, content), *filled(_differences(content))]
-    return blocks
 
 
 def _trees(found: ReplicationFacts) -> Table:
@@ -218,15 +211,12 @@ _MIB = 1 << 20
 _CHARTS = 16
 
 
-def monitors(summary: Summary) -> tuple[Block, ...]:
-    """Empty in a run without monitors."""
-    blocks: list[Block] = [*filled(_overview(summary))]
+def monitors(summary: Summary) -> Blocks:
+    yield _overview(summary)
     for place, one in enumerate(summary.monitors):
-        chart = _chart(place, one)
-        if chart is not None and place < _CHARTS:
-            blocks.append(chart)
-        blocks += _statistics(place, one, summary.figures)
-    return tuple(blocks)
+        if place < _CHARTS:
+            yield _chart(place, one)
+        yield from _statistics(place, one, summary.figures)
 
 
 def _overview(summary: Summary) -> Table:
@@ -298,9 +288,7 @@ def _chart(place: int, one: MonitorSummary) -> ChartPlace | None:
     )
 
 
-def _statistics(
-    place: int, one: MonitorSummary, figures: Sequence[Figure]
-) -> tuple[Block, ...]:
+def _statistics(place: int, one: MonitorSummary, figures: Sequence[Figure]) -> Blocks:
     moving = [each for each in one.metrics if not each.is_idle]
     shown = [each for each in moving if each.lowest != each.highest]
     place_of = one.facts.kind, subjects_of(one.name, one.facts)[:1], "cpu_per_operation"

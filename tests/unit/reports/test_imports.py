@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ldapslam.reports.collect.job_notes import imports_of
-from ldapslam.reports.document import Table
+from ldapslam.reports.document import Table, section
 from ldapslam.reports.rules.rules import _histogram_overflow
 from ldapslam.reports.sections.bulk_imports import imports
 from ldapslam.results.facts import AgentFacts
@@ -63,7 +63,7 @@ def test_a_client_that_was_busy_is_told_of() -> None:
 
 def test_a_run_without_imports_has_no_section() -> None:
     summary: Any = SimpleNamespace(facts={"a1": AgentFacts()})
-    assert imports(summary) == ()
+    assert section("imports", "Imports", *imports(summary)) == []
 
 
 @pytest.mark.parametrize(
