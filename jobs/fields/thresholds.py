@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -235,7 +235,7 @@ DEFAULT_THRESHOLDS = (
     "*.*.outage.share < 1%",
     "*.*.unsent < 1%",
 )
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+COMPARISONS = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -333,7 +333,7 @@ class Threshold(FigureName):
 
     def holds(self, value: float) -> bool:
         """Does a figure, in its unit, meet the limit?"""
-        return COMPARISONS[self.comparison](value, self.limit)
+        return bool(COMPARISONS[self.comparison](value, self.limit))
 
     def format(self, value: float | None) -> str:
         """A value with its unit, for people."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -264,32 +264,27 @@ class _Collector:
     ) -> None:
         """The counters of an operation, measured ones or others."""
         reports, places = slots.reports, rows["report"]
-        by_agent = reports.agent[places]
-        counted = np.array([rows[name] for name in OPERATION_COUNTERS])
-        _add_counters(totals.whole, counted)
-        if measured:
-            _add_counters(totals.measured, counted)
-            self._add_to_batches(totals, reports, places, counted)
-            sums = np.zeros((len(reports.agents), counted.shape[0]), counted.dtype)
-            np.add.at(sums, by_agent, counted.T)
-            for code in sorted(set(by_agent.tolist())):
-                agent = self._agents[reports.agents[code]]
-                amounts = sums[code].tolist()
-                counts = dict(zip(OPERATION_COUNTERS, amounts, strict=True))
-                agent.operations[key].update(counts)
-        completed = counted[OPERATION_COUNTERS.index("completed")]
-        succeeded = counted[OPERATION_COUNTERS.index("succeeded")]
-        slots.agents.completed += reports.sum(places, completed)
+        batch, agent = self._batch_of(reports)[places], reports.agent[places]
         within = reports.in_measure[places]
-        totals.completed_in_measure += int(completed[within].sum())
-        totals.succeeded_in_measure += int(succeeded[within].sum())
-        batches = self._batch_of(reports)[places[within]]
-        for number, amount in _by_group(batches, completed[within]):
-            totals.batches[number].completed += amount
-        for number, amount in _by_group(batches, succeeded[within]):
-            totals.batches[number].succeeded += amount
-        for code, amount in _by_group(by_agent[within], completed[within]):
-            self._agents[reports.agents[code]].completed_in_measure += amount
+        whole = _sum(rows)
+        totals.whole.update(whole)
+        if measured:
+            totals.measured.update(whole)
+            for number, counts in _sums(rows, batch):
+                totals.batches[number].measured.update(counts)
+                totals.batches[number].times.unanswered += unanswered(counts)
+            for code, counts in _sums(rows, agent):
+                self._agents[reports.agents[code]].operations[key].update(counts)
+        slots.agents.completed += reports.sum(places, rows["completed"])
+        for number, counts in _sums(rows, batch, within):
+            if counts["completed"]:
+                totals.completed_in_measure += counts["completed"]
+                totals.succeeded_in_measure += counts["succeeded"]
+                totals.batches[number].completed += counts["completed"]
+                totals.batches[number].succeeded += counts["succeeded"]
+        for code, counts in _sums(rows, agent, within):
+            name = reports.agents[code]
+            self._agents[name].completed_in_measure += counts["completed"]
 
     def _add_server(
         self,
@@ -304,13 +299,10 @@ class _Collector:
         of_server, rows = totals.servers[server], of_all.columns
         chosen = np.array(rows["server"]) == server
         within = chosen & reports.in_measure[rows["report"]]
-        completed = rows["completed"][within]
-        of_server.completed_in_measure += int(completed.sum())
+        of_server.completed_in_measure += _sum(rows, within)["completed"]
         if not measured:
             return
-        counted = np.array([rows[name] for name in OPERATION_COUNTERS])
-        sums = counted[:, chosen].sum(axis=1).tolist()
-        of_server.measured.update(dict(zip(OPERATION_COUNTERS, sums, strict=True)))
+        of_server.measured.update(_sum(rows, chosen))
         for metric in UNANSWERED_METRICS:
             packed = of_all.histograms.get((metric, self._plan.wanted_of(key)))
             if packed and (theirs := chosen[packed.rows]).any():
@@ -392,22 +384,6 @@ class _Collector:
                     chosen,
                 )
         return slots
-
-    def _add_to_batches(
-        self,
-        totals: OperationTotals,
-        reports: Reports,
-        places: Places,
-        counted: Integers,
-    ) -> None:
-        """The measured counters, by batch."""
-        batches = self._batch_of(reports)[places]
-        for number in sorted(set(batches.tolist())):
-            sums = counted[:, batches == number].sum(axis=1).tolist()
-            batch = totals.batches[number]
-            counts = dict(zip(OPERATION_COUNTERS, sums, strict=True))
-            batch.measured.update(counts)
-            batch.times.unanswered += unanswered(counts)
 
     def _batch_of(self, reports: Reports) -> Places:
         """By report."""
@@ -581,21 +557,24 @@ def _add_host(agent: AgentTotals, columns: Columns, places: Places) -> None:
         agent.hiccups_wall_ns += int(lengths_ns[there].sum())
 
 
-def _add_counters(counters: Counter[str], counted: Integers) -> None:
-    """`counted`: counters by row."""
-    sums = counted.sum(axis=1).tolist()
-    for name, number in zip(OPERATION_COUNTERS, sums, strict=True):
-        if number:
-            counters[name] += number
+def _sums(
+    rows: Columns, groups: Places, chosen: Flags | None = None
+) -> Iterator[tuple[int, Counter[str]]]:
+    """Yield each group that has some of the chosen rows, and the sums of its
+    counters."""
+    kept = slice(None) if chosen is None else chosen
+    group, counted = groups[kept], [rows[name][kept] for name in OPERATION_COUNTERS]
+    sums = np.zeros((int(group.max(initial=-1)) + 1, len(counted)), np.int64)
+    np.add.at(sums, group, np.array(counted).T)
+    for number in sorted(set(group.tolist())):
+        pairs = zip(OPERATION_COUNTERS, sums[number].tolist(), strict=True)
+        yield number, Counter({name: amount for name, amount in pairs if amount})
 
 
-def _by_group(groups: Places, amounts: Integers) -> list[tuple[int, int]]:
-    """Group and sum, of the groups that have one."""
-    if not groups.size:
-        return []
-    sums = np.zeros(int(groups.max()) + 1, np.int64)
-    np.add.at(sums, groups, amounts)
-    return [(int(group), int(sums[group])) for group in np.flatnonzero(sums)]
+def _sum(rows: Columns, chosen: Flags | None = None) -> Counter[str]:
+    """The sums of the counters of the chosen rows."""
+    all_in_one = np.zeros(rows["report"].size, np.intp)
+    return next((counts for _, counts in _sums(rows, all_in_one, chosen)), Counter())
 
 
 # A run as a whole.

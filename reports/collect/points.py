@@ -18,7 +18,7 @@ from itertools import groupby
 import numpy as np
 
 from ldapslam.base.arrays import Flags, Floats, Places
-from ldapslam.jobs.fields.thresholds import PERCENTILES, Threshold
+from ldapslam.jobs.fields.thresholds import COMPARISONS, PERCENTILES, Threshold
 from ldapslam.reports.collect.intervals import SHOWN, OperationSlots, Reports, Slots
 from ldapslam.reports.collect.timeline import (
     HEAT_EDGES_US,
@@ -37,12 +37,6 @@ _NS_PER_US = 1000
 #: Of single intervals, shown as an envelope around those of the point.
 _SPREAD_OF = {"p50_us": 50.0, "p99_us": 99.0}
 _RATES = ("throughput_per_s", "errors_per_s")
-_NUMPY = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 
 
 class TimelineBuilder:
@@ -386,7 +380,7 @@ def _in_doubt(threshold: Threshold, operation: OperationSlots, slots: Slots) -> 
 
 
 def _misses(threshold: Threshold, values: Floats) -> Flags:
-    met: Flags = _NUMPY[threshold.comparison](values, threshold.limit)
+    met: Flags = COMPARISONS[threshold.comparison](values, threshold.limit)
     return ~met & ~np.isnan(values)
 
 
