@@ -264,6 +264,7 @@ class ReplicatedTree(Facts):
 
     suffix: str
     converged: bool
+    #: None: not in time.
     after_s: float | None
     #: Server -> source of changes -> its last change.
     states: Mapping[str, Mapping[str, str]]
@@ -302,8 +303,6 @@ class ReplicationFacts(Facts):
     skipped: tuple[str, ...] = ()
     within_s: float = 0.0
     converged: bool = False
-    #: None: not in time.
-    after_s: float | None = None
     trees: tuple[ReplicatedTree, ...] = ()
     content: ReplicatedContent | None = None
 

@@ -320,11 +320,11 @@ UNREAD = pooled([math.nan if second == 7 else 12 for second in range(SECONDS + 1
 
 
 def replicated(after_s: float | None) -> dict[str, Any]:
+    tree = {"suffix": "", "converged": after_s is not None, "after_s": after_s}
     checked = {
         "within_s": 60.0,
         "converged": after_s is not None,
-        "after_s": after_s,
-        "trees": [],
+        "trees": [{**tree, "states": {}, "behind": {}}],
         "servers": ["ldap://a"],
         "content": None,
     }
