@@ -20,7 +20,7 @@ from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.base.errors import TargetError
 from ldapslam.jobs.fields.result_codes import NAMES
 from ldapslam.jobs.replay import ds389
-from ldapslam.jobs.replay.log import REQUESTS
+from ldapslam.jobs.replay.log import REQUESTS, Clock
 from ldapslam.results.records import Metric
 
 _CHUNK_BYTES = 1 << 20
@@ -74,7 +74,7 @@ class LogMonitor(Monitor):
         )
         self._path = path
         self._format_name = format_name
-        self._clock = ds389.Clock()
+        self._clock = Clock()
         self._counts: Counter[str] = Counter()
         self._follower = Follower(path)
         #: The beginning of a JSON object over several lines.
