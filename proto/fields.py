@@ -123,7 +123,7 @@ TABLES = {
         *map("_".join, HISTOGRAMS),
     ),
     "responses": ("result_code", "count", "message"),
-    "streams": ("stream", *STREAM_TIMES, *STREAM_COUNTERS, *SET_UP_TIMES),
+    "streams": ("stream", "server", *STREAM_TIMES, *STREAM_COUNTERS, *SET_UP_TIMES),
     "workers": ("worker", "is_open", *WORKER_COUNTERS),
 }
 #: Fields of a snapshot that are filled table by table and are joined as they are.

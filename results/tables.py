@@ -155,7 +155,6 @@ def _name_rows(
     places: list[int] = []
     #: Names -> the place of their first stream; most snapshots have the same.
     firsts: dict[bytes, int] = {}
-    first: list[int] = []
     for snapshot in snapshots:
         if snapshot.names not in firsts:
             firsts[snapshot.names] = len(named)
@@ -166,13 +165,12 @@ def _name_rows(
                 )
                 named.append((stream, len(places), len(places) + len(one.operations)))
                 places += others
-        first.append(firsts[snapshot.names])
-    of_snapshot = np.array(first, np.int64)
+    of_snapshot = np.array([firsts[one.names] for one in snapshots], np.int64)
     text_of = np.array(places, np.int64)
     of_stream = np.array(named, np.int64).reshape(-1, 3).T
     for table in (streams, operations):
         place = of_snapshot[table.snapshot] + table["stream"]
-        table["stream"][:], *begin = of_stream[:, place]
-    for column, starts in zip(("operation", "server"), begin, strict=True):
-        operations[column][:] = text_of[starts + operations[column]]
+        table["stream"][:], operation, server = of_stream[:, place]
+        table["server"][:] = text_of[server + table["server"]]
+    operations["operation"][:] = text_of[operation + operations["operation"]]
     return [one_line(text) for text in texts]

@@ -135,6 +135,7 @@ def window_of(
         streams={
             "report": streams.snapshot,
             "stream": [tables.texts[place] for place in streams["stream"].tolist()],
+            "server": np.array(tables.texts, object)[streams["server"]],
             **{name: streams[name] for name in (*STREAM_TIMES, *STREAM_COUNTERS)},
         },
         set_ups=_set_ups(tables.set_ups),

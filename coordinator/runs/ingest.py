@@ -136,7 +136,7 @@ def _check_snapshot(
     """Before anything looks at each row."""
     if (
         len(snapshot.operations) > _operation_rows(plan) * ROW_BYTES["operations"]
-        or len(snapshot.streams) > len(plan.streams) * ROW_BYTES["streams"]
+        or len(snapshot.streams) > _operation_rows(plan) * ROW_BYTES["streams"]
         or len(snapshot.workers) > _MOST_WORKERS * ROW_BYTES["workers"]
         or len(names) > len(plan.streams)
     ):
@@ -189,11 +189,12 @@ def _check_rows(snapshot: pb.Snapshot, names: Sequence[pb.StreamNames]) -> None:
     is_more = (succeeded + expected + failed > completed) | (empty > succeeded)
     if is_more.any():
         raise ProtocolError("a row has more responses of a kind than responses")
-    _check_operations(snapshot, names, operations[:, :5].tolist(), responses.tolist())
-    numbers = streams[:, 0].tolist()
-    _check_distinct("stream", numbers)
-    if max(numbers, default=-1) >= len(names):
-        raise ProtocolError("a row of a stream without a name")
+    sizes = [(len(one.operations), 1 + len(one.servers)) for one in names]
+    _check_operations(snapshot, sizes, operations[:, :5].tolist(), responses.tolist())
+    places = streams[:, :2].tolist()
+    _check_distinct("stream", map(tuple, places))
+    if any(at >= len(sizes) or server >= sizes[at][1] for at, server in places):
+        raise ProtocolError("a row of a stream or server without a name")
     kinds = workers[:, :2].tolist()
     _check_distinct("worker", map(tuple, kinds))
     if any(number > _MAX_KEY or is_open > 1 for number, is_open in kinds):
@@ -204,11 +205,10 @@ def _check_rows(snapshot: pb.Snapshot, names: Sequence[pb.StreamNames]) -> None:
 
 def _check_operations(
     snapshot: pb.Snapshot,
-    names: Sequence[pb.StreamNames],
+    sizes: Sequence[tuple[int, int]],
     rows: Sequence[list[int]],
     responses: Sequence[list[int]],
 ) -> None:
-    sizes = [(len(one.operations), 1 + len(one.servers)) for one in names]
     _check_distinct("operation", (tuple(row[:4]) for row in rows))
     start = 0
     for stream, operation, server, measured, count in rows:

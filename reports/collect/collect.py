@@ -30,7 +30,6 @@ from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
-    EARLIEST_TIMES,
     GAUGES,
     OPERATION_COUNTERS,
     STREAM_TIMES,
@@ -404,19 +403,22 @@ class _Collector:
             for counter in (*CONNECTION_COUNTERS, *FAILURE_CAUSES, *LOSS_CAUSES):
                 if number := sum(rows[counter][theirs].tolist()):
                     totals.counters[counter] += number
-            places, downs_ns = rows["report"][theirs], rows["down_ns"][theirs]
-            within = reports.in_measure[places]
-            totals.unable_ns += sum(rows["unable_ns"][theirs][within].tolist())
-            for row in np.flatnonzero(within & (downs_ns > 0)).tolist():
-                index = reports.indexes[reports.slot[places[row]]]
-                totals.down_ns[index] += int(downs_ns[row])
+            places = rows["report"][theirs]
+            measured = theirs[reports.in_measure[places]]
+            totals.unable_ns += sum(rows["unable_ns"][measured].tolist())
+            columns = ("server", "report", "down_ns", *STREAM_TIMES)
+            cells = (rows[column][measured].tolist() for column in columns)
+            for server, report, down_ns, *times in zip(*cells, strict=True):
+                place = server, reports.indexes[reports.slot[report]]
+                responses = Responses(*times)
+                others = totals.responses.get(place, responses)
+                totals.down_ns[place] += down_ns
+                totals.responses[place] = responses.with_others(others)
             for time, packed in window.set_ups.items():
                 if (chosen := is_theirs[packed.rows]).any():
                     totals.set_up[time].add_block(packed.read(chosen))
             last_ns = int(rows["last_done_ns"][theirs].max()) or None
             totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
-            found = self._responses(rows, theirs[within], reports)
-            totals.add(StreamTotals(responses=found))
             for code in sorted(set(reports.agent[places].tolist())):
                 self._agents[reports.agents[code]].streams.add(name)
             slots[name] = {
@@ -424,27 +426,6 @@ class _Collector:
                 for gauge in GAUGES
             }
         return slots
-
-    def _responses(
-        self, rows: Columns, chosen: Places, reports: Reports
-    ) -> dict[int, Responses]:
-        """The chosen rows' responses, by number of interval."""
-        slots = reports.slot[rows["report"][chosen]]
-        found = np.zeros((len(STREAM_TIMES), len(reports.indexes)), np.int64)
-        for times, name in zip(found, STREAM_TIMES, strict=True):
-            values = rows[name][chosen].astype(np.int64)
-            if name in EARLIEST_TIMES:
-                times[:] = _FOR_EVER_NS
-                np.minimum.at(times, slots[values > 0], values[values > 0])
-                times[times == _FOR_EVER_NS] = 0
-            else:
-                np.maximum.at(times, slots, values)
-        there = set(slots.tolist())
-        return {
-            reports.indexes[slot]: Responses(*times)
-            for slot, times in enumerate(found.T.tolist())
-            if slot in there
-        }
 
     def _add_waits(self, slots: Slots) -> None:
         """Add the arrivals that waited at the end of the last interval."""

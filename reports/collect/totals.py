@@ -45,6 +45,10 @@ MESSAGES_KEPT = 3
 Messages = Mapping[int, Sequence[str]]
 
 
+#: One server's part in an interval of the measure phase: its URI, empty where there is
+#: one server, and the interval's number.
+Place = tuple[str, int]
+
 N = TypeVar("N")
 
 
@@ -78,7 +82,7 @@ _FIRST_STEPS = {
 
 
 class Responses(NamedTuple):
-    """Of one stream in an interval, over all agents; ns after T0, 0: none."""
+    """Of one server in an interval, over all agents; ns after T0, 0: none."""
 
     last_ns: int
     #: The longest silence that ended, of all who waited: the last response before it,
@@ -101,11 +105,11 @@ def _earliest(*times_ns: int) -> int:
 
 
 def _together(
-    one: dict[int, Responses], other: Mapping[int, Responses]
-) -> dict[int, Responses]:
-    for index in other:
-        ours = one.get(index)
-        one[index] = other[index].with_others(ours) if ours else other[index]
+    one: dict[Place, Responses], other: Mapping[Place, Responses]
+) -> dict[Place, Responses]:
+    for place in other:
+        ours = one.get(place)
+        one[place] = other[place].with_others(ours) if ours else other[place]
     return one
 
 
@@ -222,11 +226,10 @@ class StreamTotals(_Totals):
     #: In the measure phase, summed over the connections: could not be made by the
     #: generator's fault.
     unable_ns: int = 0
-    #: Number of an interval of the measure phase -> time in which connections were
-    #: lost, or not made, and not yet set up again; summed over the connections.
-    down_ns: Counter[int] = field(default_factory=Counter)
-    #: Number of an interval of the measure phase -> its responses.
-    responses: dict[int, Responses] = field(default_factory=dict, metadata=_TOGETHER)
+    #: Time in which connections were lost, or not made, and not yet set up again;
+    #: summed over the connections.
+    down_ns: Counter[Place] = field(default_factory=Counter)
+    responses: dict[Place, Responses] = field(default_factory=dict, metadata=_TOGETHER)
     #: Number of the measure phase's last interval with load of the stream, and the
     #: arrivals that waited at its end.
     waiting: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outages: a stream's connections were down, or what waited had no response. Pure.
+"""Outages: a server's connections were down, or what waited had no response. Pure.
 
 A silence is certain from the first request that waited to the next response, less what
 a response usually takes; where connections failed, to the last attempt that did. It is
@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
+
+import numpy as np
 
 from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.rules.evidence import Evidence, chains
@@ -35,15 +37,11 @@ _WIDE = 1.02
 
 
 class Silence(NamedTuple):
-    """Something waited for the directory, and no response came; ns after T0."""
+    """Something waited for the directory, and no response came; spans in ns after T0,
+    and how much of them is an outage."""
 
     certain_ns: tuple[int, int]
     possible_ns: tuple[int, int]
-
-
-class Lengths(NamedTuple):
-    """How much of a silence is an outage."""
-
     certain_s: float
     possible_s: float
     #: How long the generator stood still meanwhile.
@@ -63,29 +61,46 @@ def with_outages(evidence: Evidence) -> Evidence:
 
 
 def _outage_of(evidence: Evidence, stream: str) -> Outage:
+    """Each figure is the highest of any server."""
+    servers = {server for server, _ in evidence.totals_of(stream).responses}
+    outages = [_outage_at(evidence, stream, server) for server in sorted(servers)]
+    if not outages:
+        return Outage()
+    ranges = [(one.longest_s, one.total_s, one.share) for one in outages]
+    longest_s, total_s, share = map(tuple, np.max(ranges, axis=0).tolist())
+    stalled_s = max(one.stalled_s for one in outages)
+    text = max(outages, key=lambda one: one.longest_s).text
+    return Outage(longest_s, total_s, share, stalled_s, text)
+
+
+def _outage_at(evidence: Evidence, stream: str, server: str) -> Outage:
     window_s = evidence.window_of(stream).measure_s
     planned = evidence.run.plan.stream(stream)
-    if not window_s or not planned.connections:
+    connections = planned.connections
+    if server in planned.uris:  # each has its part of them in turn
+        first, uris = planned.uris.index(server), len(planned.uris)
+        connections = len(range(first, connections, uris))
+    if not window_s or not connections:
         return Outage()
     down_s = {
-        index: min(down_ns / NS_PER_S / planned.connections, _length_s(evidence, index))
-        for index, down_ns in evidence.totals_of(stream).down_ns.items()
+        index: min(down_ns / NS_PER_S / connections, _length_s(evidence, index))
+        for (of, index), down_ns in evidence.totals_of(stream).down_ns.items()
+        if of == server
     }
     # nobody knows when the server was back before a client that backs off tried it
     backs_off = bool(planned.reconnect_wait_ns)
-    silences = [
-        (silence, lengths)
-        for silence in _silences(evidence, stream)
-        if (lengths := _lengths(evidence, stream, silence)).possible_s
-    ]
+    silences = list(_silences(evidence, stream, server))
     outages = [
         (0.0, 0.0, 0.0),
         *_downs(evidence, down_s, math.inf if backs_off else _NOTICED_S),
-        *((*lengths[:2], one.certain_ns[0] / NS_PER_S) for one, lengths in silences),
+        *(
+            (one.certain_s, one.possible_s, one.certain_ns[0] / NS_PER_S)
+            for one in silences
+        ),
     ]
     least_s, most_s, at_s = max(outages)
-    certain = ((lengths.certain_s, one.certain_ns) for one, lengths in silences)
-    possible = ((lengths.possible_s, one.possible_ns) for one, lengths in silences)
+    certain = ((one.certain_s, one.certain_ns) for one in silences)
+    possible = ((one.possible_s, one.possible_ns) for one in silences)
     total_s = (
         _total_s(evidence, {} if backs_off else down_s, certain),
         _total_s(evidence, down_s, possible),
@@ -94,11 +109,12 @@ def _outage_of(evidence: Evidence, stream: str) -> Outage:
     if least_s:
         end = f" to {most_s:.3g} s" if most_s > _WIDE * least_s else " s"
         text = f"unavailable for {least_s:.3g}{end} from about {at_s:+.3g} s"
+        text = f"{server} {text}".lstrip()
     return Outage(
         longest_s=(least_s, max(most for _, most, _ in outages)),
         total_s=total_s,
         share=(min(1.0, total_s[0] / window_s), min(1.0, total_s[1] / window_s)),
-        stalled_s=max((lengths.stalled_s for _, lengths in silences), default=0.0),
+        stalled_s=max((one.stalled_s for one in silences), default=0.0),
         text=text,
     )
 
@@ -140,32 +156,11 @@ def _downs(
         yield max(length_s - noticed_s, 0.0), length_s, start_ns / NS_PER_S
 
 
-def _lengths(evidence: Evidence, stream: str, silence: Silence) -> Lengths:
-    """Not an outage: its lengths are 0."""
-    since_ns, through_ns = silence.certain_ns
-    after_ns, until_ns = silence.possible_ns
-    usual_s = evidence.usual_response_s(stream)
-    certain_s = (through_ns - since_ns) / NS_PER_S - usual_s
-    waited_s = (until_ns - since_ns) / NS_PER_S - usual_s
-    possible_s = (until_ns - after_ns) / NS_PER_S
-    touched = evidence.plan.touched(after_ns, until_ns)
-    outage_s = min(_length_s(evidence, touched[-1]), _SHORTEST_OUTAGE_S)
-    shortest_s = max(
-        _LEAST_SILENCE_S,
-        evidence.long_response_s(stream),
-        min(_LEAST_SHARE * possible_s, outage_s),
-    )
-    if possible_s <= outage_s or waited_s <= shortest_s:
-        return Lengths(0.0, 0.0, 0.0)
-    own_s = evidence.stalled_s(stream, touched)
-    certain_s -= own_s
-    return Lengths(certain_s if certain_s > shortest_s else 0.0, possible_s, own_s)
-
-
-def _silences(evidence: Evidence, stream: str) -> Iterator[Silence]:
+def _silences(evidence: Evidence, stream: str, server: str) -> Iterator[Silence]:
     """Yield what may be outages: silences of the measure phase that every agent of the
     stream reported."""
-    responses = evidence.totals_of(stream).responses
+    of_all = evidence.totals_of(stream).responses
+    responses = {index: one for (of, index), one in of_all.items() if of == server}
     start_ns = evidence.collected.measure_start_ns
     end_ns = evidence.collected.measure_end_ns
     if not responses or start_ns is None or end_ns is None:
@@ -173,6 +168,8 @@ def _silences(evidence: Evidence, stream: str) -> Iterator[Silence]:
     planned = evidence.run.plan.stream(stream)
     start_ns = max(start_ns, planned.start_ns)
     end_ns = min(end_ns, planned.end_ns or end_ns)
+    usual_s = evidence.usual_response_s(stream)
+    least_s = max(_LEAST_SILENCE_S, evidence.long_response_s(stream))
     found, last_ns = [], 0
     for _, one in sorted(responses.items()):
         # agents that wait for nothing now may have had responses
@@ -187,10 +184,26 @@ def _silences(evidence: Evidence, stream: str) -> Iterator[Silence]:
         after_ns, since_ns, through_ns, until_ns = (
             min(max(time_ns, start_ns), end_ns) for time_ns in times_ns
         )
-        if (until_ns - since_ns) / NS_PER_S >= _LEAST_SILENCE_S and _was_seen(
-            evidence, stream, evidence.plan.touched(after_ns, until_ns)
+        certain_s = (through_ns - since_ns) / NS_PER_S - usual_s
+        waited_s = (until_ns - since_ns) / NS_PER_S - usual_s
+        possible_s = (until_ns - after_ns) / NS_PER_S
+        touched = evidence.plan.touched(after_ns, until_ns)
+        outage_s = min(_length_s(evidence, touched[-1]), _SHORTEST_OUTAGE_S)
+        shortest_s = max(least_s, min(_LEAST_SHARE * possible_s, outage_s))
+        if (
+            possible_s > outage_s
+            and waited_s > shortest_s
+            and _was_seen(evidence, stream, touched)
         ):
-            yield Silence((since_ns, through_ns), (after_ns, until_ns))
+            own_s = evidence.stalled_s(stream, touched)
+            certain_s -= own_s
+            yield Silence(
+                certain_ns=(since_ns, through_ns),
+                possible_ns=(after_ns, until_ns),
+                certain_s=certain_s if certain_s > shortest_s else 0.0,
+                possible_s=possible_s,
+                stalled_s=own_s,
+            )
 
 
 def _was_seen(evidence: Evidence, stream: str, intervals: range) -> bool:

@@ -151,3 +151,28 @@ def test_a_silence_is_within_its_ends(
         assert not is_it or certain_ns <= most_ns + slack_ns
         assert not is_it or possible_ns - certain_ns <= width_ns + slack_ns
         assert is_it or most_ns < 100 * MS
+
+
+def test_a_silence_of_one_server_of_two_is_told_of_that_server() -> None:
+    away, there = Directory(None), Directory(None)
+
+    def during(_: _engine.Engine, __: int) -> None:
+        time.sleep(_PAUSE_S)
+        away.restart(0.5)
+        time.sleep(_PAUSE_S)
+
+    load = open_stream("", 100, uris=[away.uri, there.uri])
+    outcome = run(load, during=during, duration_ns=2 * S)
+    away.close()
+    there.close()
+    longest_ns = {
+        server: max(
+            row["silence_through_ns"] - row["silence_since_ns"]
+            for snapshot in outcome.snapshots
+            for row in snapshot["streams"]
+            if row["server"] == server
+        )
+        for server in (1, 2)
+    }
+    assert longest_ns[1] >= 400 * MS
+    assert longest_ns[2] <= 200 * MS

@@ -54,8 +54,8 @@ class ByRecord:
     overflow: Counter[Key] = field(default_factory=Counter)
     connections: Counter[tuple[str, str]] = field(default_factory=Counter)
     last_done_ns: dict[str, int] = field(default_factory=dict)
-    #: Stream -> interval of the measure phase -> STREAM_TIMES.
-    responses: defaultdict[str, dict[int, tuple[int, ...]]] = field(
+    #: Stream -> server and interval of the measure phase -> STREAM_TIMES.
+    responses: defaultdict[str, dict[tuple[str, int], tuple[int, ...]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
     workers: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
@@ -87,9 +87,10 @@ def by_record(
             if record.phase == "measure":
                 own = tuple(getattr(stream, name) for name in STREAM_TIMES)
                 of_stream = sums.responses[stream.stream]
-                both = zip(own, of_stream.get(record.index, own), strict=True)
+                at = stream.server, record.index
+                both = zip(own, of_stream.get(at, own), strict=True)
                 choices = [max] * len(LATEST_TIMES) + [min] * len(EARLIEST_TIMES)
-                of_stream[record.index] = tuple(
+                of_stream[at] = tuple(
                     which(filter(None, times), default=0)
                     for which, times in zip(choices, both, strict=True)
                 )

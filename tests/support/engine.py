@@ -336,7 +336,12 @@ class Result:
         return codes
 
     def stream_count(self, counter: str, stream: int = 0) -> int:
-        return sum(snapshot["streams"][stream][counter] for snapshot in self.snapshots)
+        return sum(
+            row[counter]
+            for snapshot in self.snapshots
+            for row in snapshot["streams"]
+            if row["stream"] == stream
+        )
 
     def histogram(
         self, metric: int, outcome: int = SUCCEEDED, **which: Any

@@ -56,7 +56,7 @@ class StreamRow(_Row):
     def __init__(self, **values: Any) -> None:
         counters = dict.fromkeys((*STREAM_TIMES, *STREAM_COUNTERS), 0)
         times = dict.fromkeys(SET_UP_TIMES, b"")
-        super().__init__(values, stream="", **counters, **times)
+        super().__init__(values, stream="", server="", **counters, **times)
 
 
 class WorkerRow(_Row):
@@ -83,6 +83,9 @@ def snapshot_of(
         names.setdefault(name, ({}, {}))
         return list(names).index(name)
 
+    def server_number(name: str, servers: dict[str, int]) -> int:
+        return 1 + number(name, servers) if name else 0
+
     def add(table: str, *cells: int) -> None:
         packed[table] += b"".join(_NUMBER.pack(cell % 2**64) for cell in cells)
 
@@ -94,7 +97,7 @@ def snapshot_of(
             "operations",
             place,
             number(row.operation, of_stream),
-            1 + number(row.server, servers) if row.server else 0,
+            server_number(row.server, servers),
             row.measured,
             len(row.result_codes),
             *(getattr(row, name) for name in OPERATION_COUNTERS),
@@ -110,7 +113,8 @@ def snapshot_of(
         times: list[bytes] = [getattr(one, name) for name in SET_UP_TIMES]
         numbers = (getattr(one, name) for name in (*STREAM_TIMES, *STREAM_COUNTERS))
         place = stream_number(one.stream)
-        add("streams", place, *numbers, *map(len, times))
+        server = server_number(one.server, names[one.stream][1])
+        add("streams", place, server, *numbers, *map(len, times))
         packed["set_ups"] += b"".join(times)
     for worker in workers:
         counts = (getattr(worker, name) for name in WORKER_COUNTERS)
@@ -217,7 +221,9 @@ def operation_rows(snapshot: Snapshot) -> Iterator[OperationRow]:
 
 def stream_rows(snapshot: Snapshot) -> Iterator[StreamRow]:
     for row in _rows_of(snapshot)["streams"]:
-        yield StreamRow(**{**row, "stream": _names_of(snapshot)[row["stream"]].stream})
+        names = _names_of(snapshot)[row["stream"]]
+        server = ["", *names.servers][row["server"]]
+        yield StreamRow(**{**row, "stream": names.stream, "server": server})
 
 
 def worker_rows(snapshot: Snapshot) -> Iterator[WorkerRow]:

@@ -26,36 +26,27 @@ slam_stream_record_clear(struct slam_stream_record *stream)
         slam_histogram_reset(&stream->set_up[time]);
 }
 
-#define COUNT(name)                                                                    \
-    case SLAM_CAUSE_##name:                                                            \
-        stream->name++;                                                                \
-        break;
+#define COUNTER(name) [SLAM_CAUSE_##name] = offsetof(struct slam_stream_record, name),
 
 void
 slam_stream_record_failure(struct slam_stream_record *stream, enum slam_cause cause)
 {
+    static const size_t counters[] = {SLAM_CAUSE_LIST(COUNTER)};
+
     stream->connect_failures++;
-    switch (cause) {
-        SLAM_CAUSE_LIST(COUNT)
-    case SLAM_CAUSES:
-        break;
-    }
+    ++*(uint64_t *)((char *)stream + counters[cause]);
 }
 
 void
 slam_stream_record_loss(struct slam_stream_record *stream, enum slam_loss loss,
                         uint64_t requests)
 {
+    static const size_t counters[] = {SLAM_LOSS_LIST(COUNTER)};
+
     stream->disconnects++;
     stream->lost_requests += requests;
-    switch (loss) {
-        SLAM_LOSS_LIST(COUNT)
-    case SLAM_LOSSES:
-        break;
-    }
+    ++*(uint64_t *)((char *)stream + counters[loss]);
 }
-
-#undef COUNT
 
 static void
 record_clear(const struct slam_recorder *r, struct slam_interval_record *record)
@@ -65,19 +56,19 @@ record_clear(const struct slam_recorder *r, struct slam_interval_record *record)
 
     for (size_t i = 0; i < 2 * r->op_count; i++)
         slam_op_record_clear(&ops[i]);
-    for (size_t i = 0; i < r->stream_count; i++)
+    for (size_t i = 0; i < r->place_count; i++)
         slam_stream_record_clear(&streams[i]);
     *record = (struct slam_interval_record){.ops = ops, .streams = streams};
 }
 
 int
-slam_recorder_init(struct slam_recorder *r, size_t op_count, size_t stream_count)
+slam_recorder_init(struct slam_recorder *r, size_t op_count, size_t place_count)
 {
     pthread_condattr_t attr;
 
     memset(r, 0, sizeof(*r));
     r->op_count = op_count;
-    r->stream_count = stream_count;
+    r->place_count = place_count;
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -85,7 +76,7 @@ slam_recorder_init(struct slam_recorder *r, size_t op_count, size_t stream_count
     pthread_condattr_destroy(&attr);
     for (size_t i = 0; i < 2; i++) {
         r->records[i].ops = calloc(2 * op_count, sizeof(struct slam_op_record));
-        r->records[i].streams = calloc(stream_count, sizeof(struct slam_stream_record));
+        r->records[i].streams = calloc(place_count, sizeof(struct slam_stream_record));
         if (!r->records[i].ops || !r->records[i].streams)
             return SLAM_ENOMEM;
         record_clear(r, &r->records[i]);
@@ -267,17 +258,16 @@ slam_stream_record_merge(struct slam_stream_record *to,
         slam_histogram_merge(&to->set_up[time], &from->set_up[time]);
 }
 
+static uint64_t
+since(uint64_t time_ns, uint64_t t0_ns)
+{
+    return time_ns ? slam_later_ns(slam_since_ns(time_ns, t0_ns), 1) : 0;
+}
+
+#define SINCE(name) stream->name = since(stream->name, t0_ns);
+
 void
 slam_stream_record_since(struct slam_stream_record *stream, uint64_t t0_ns)
 {
-    struct slam_silence *silence = &stream->silence;
-
-    stream->last_done_ns = slam_since_ns(stream->last_done_ns, t0_ns);
-    silence->after_ns = slam_since_ns(silence->after_ns, t0_ns);
-    silence->since_ns = slam_since_ns(silence->since_ns, t0_ns);
-    silence->through_ns = slam_since_ns(silence->through_ns, t0_ns);
-    silence->until_ns = slam_since_ns(silence->until_ns, t0_ns);
-    if (stream->waiting_since_ns) /* 0: nothing waits */
-        stream->waiting_since_ns =
-            slam_later_ns(slam_since_ns(stream->waiting_since_ns, t0_ns), 1);
+    SLAM_STREAM_TIMES(SINCE)
 }

@@ -56,6 +56,11 @@
     SLAM_CAUSE_LIST(X) /* = connect_failures */                                        \
     SLAM_LOSS_LIST(X)  /* = disconnects */
 
+#define SLAM_STREAM_TIMES(X)                                                           \
+    X(last_done_ns)                                                                    \
+    X(silence.after_ns) X(silence.since_ns) X(silence.through_ns) X(silence.until_ns)  \
+        X(waiting_since_ns)
+
 /* Times of a connection's set-up: X(CONSTANT, name). */
 #define SLAM_SET_UP_TIME_LIST(X)                                                       \
     X(CONNECT_TIME, connect_time) /* all of it */                                      \
@@ -153,6 +158,7 @@ struct slam_silence {
     uint64_t until_ns;   /* the next response; 0: there was no silence */
 };
 
+/* A stream's connections, or those to one of its servers. */
 struct slam_stream_record {
     SLAM_STREAM_COUNTERS(SLAM_MEMBER)
     /* CLOCK_MONOTONIC; 0: none in this interval */
@@ -200,12 +206,12 @@ struct slam_interval_record {
     uint64_t clock_step_ns; /* largest step of CLOCK_REALTIME seen */
     bool final;
     struct slam_op_record *ops;         /* [op_count][2]: outside, in measure */
-    struct slam_stream_record *streams; /* [stream_count] */
+    struct slam_stream_record *streams; /* [place_count] */
 };
 
 struct slam_recorder {
     size_t op_count;
-    size_t stream_count;
+    size_t place_count;
     struct slam_interval_record records[2];
     struct slam_interval_record *active; /* worker thread only */
     uint64_t interval;                   /* worker thread only: index of active */
@@ -218,7 +224,7 @@ struct slam_recorder {
 };
 
 int slam_recorder_init(struct slam_recorder *recorder, size_t op_count,
-                       size_t stream_count);
+                       size_t place_count);
 void slam_recorder_destroy(struct slam_recorder *recorder);
 
 static inline struct slam_op_record *

@@ -26,20 +26,16 @@ is_away(enum slam_conn_state state)
 void
 slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
 {
-    struct slam_flow *flow = conn->flow;
+    struct slam_server *server = conn->server;
     enum slam_conn_state from = conn->state;
     enum slam_conn_state to = slam_conn_next(from, event);
 
     if (to == SLAM_CONN_STATES)
         abort();
     if (is_away(from) || is_away(to))
-        slam_flow_tally(flow, slam_clock_mono_ns());
-    flow->down_count -= from == SLAM_CONN_DOWN;
-    flow->down_count += to == SLAM_CONN_DOWN;
-    flow->unable_count -= from == SLAM_CONN_UNABLE;
-    flow->unable_count += to == SLAM_CONN_UNABLE;
-    flow->connecting -= from == SLAM_CONN_REPLACING;
-    flow->connecting += to == SLAM_CONN_REPLACING;
+        slam_server_tally(server, slam_clock_mono_ns());
+    server->in_state[from]--;
+    server->in_state[to]++;
     conn->state = (uint8_t)to;
 }
 
@@ -104,8 +100,8 @@ count_no_response(struct slam_slot *slot, enum slam_outcome outcome, uint64_t no
         record, outcome, slot->intended_ns, slam_sent_ns(slot), now_ns);
 
     slam_slot_answered(slot);
-    if (slot->conn->flow->in_flight == 0)
-        slot->conn->flow->wait.given_up_ns = now_ns;
+    if (slot->conn->server->in_flight == 0)
+        slot->conn->server->wait.given_up_ns = now_ns;
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
 }
 
@@ -120,12 +116,6 @@ static bool
 is_through(const struct slam_flow *flow)
 {
     return flow->worker->draining && flow->backlog_len == 0;
-}
-
-static struct slam_server *
-server_of(const struct slam_conn *conn)
-{
-    return &conn->flow->servers[conn->request.uri_index];
 }
 
 /* Has a connection set up again, not before due_ns. */
@@ -164,7 +154,7 @@ static void
 await_server(struct slam_conn *conn, uint64_t attempted_ns)
 {
     uint64_t wait_ns = conn->flow->stream->settings.connection.reconnect_wait_ns;
-    struct slam_server *server = server_of(conn);
+    struct slam_server *server = conn->server;
     struct slam_conn *waiting;
 
     if (wait_ns && conn->state == SLAM_CONN_DOWN) {
@@ -183,17 +173,19 @@ await_server(struct slam_conn *conn, uint64_t attempted_ns)
     reconnect(conn, attempted_ns + PROBE_NS);
 }
 
-/* The server is there: the connections that waited follow, spread in time. */
-static void
-follow(struct slam_flow *flow, struct slam_server *server, uint64_t now_ns)
+void
+slam_conn_follow(struct slam_server *server, uint64_t now_ns)
 {
     uint64_t spread_ns = server->waiting_count * FOLLOW_NS;
     struct slam_conn *conn;
 
+    if (server->probe || (server->is_mute && server->up_ns + PROBE_NS > now_ns))
+        return;
     while ((conn = STAILQ_FIRST(&server->waiting)) != NULL) {
         STAILQ_REMOVE_HEAD(&server->waiting, in_waiting);
         slam_conn_move(conn, SLAM_CONN_FOLLOW);
-        reconnect(conn, now_ns + slam_rng_below(&flow->reconnect_rng, spread_ns));
+        reconnect(conn,
+                  now_ns + slam_rng_below(&server->flow->reconnect_rng, spread_ns));
     }
     server->waiting_count = 0;
 }
@@ -226,14 +218,14 @@ count_set_up(struct slam_stream_record *record,
 static void
 fail(struct slam_conn *conn, enum slam_cause cause, uint64_t now_ns)
 {
-    struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
+    struct slam_stream_record *record = slam_server_record(conn->server);
     uint64_t attempt_ns = conn->request.setup.total_ns;
     uint64_t begun_ns = now_ns - attempt_ns;
     bool is_own = slam_cause_is_own(cause);
 
     slam_stream_record_failure(record, cause);
     if (!is_own && !slam_flow_is_over(conn->flow))
-        slam_wait_failed(&conn->flow->wait, begun_ns,
+        slam_wait_failed(&conn->server->wait, begun_ns,
                          conn->request.setup.connect_ns ? now_ns : begun_ns);
     if (!is_away(conn->state)) /* the attempt's time counts too */
         *(is_own ? &record->unable_ns : &record->down_ns) += attempt_ns;
@@ -247,8 +239,8 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     struct slam_flow *flow = conn->flow;
     const struct slam_transport *transport = conn->request.transport;
     const struct slam_transport_setup *setup = &conn->request.setup;
-    struct slam_stream_record *record = slam_flow_stream_record(flow);
-    struct slam_server *server = server_of(conn);
+    struct slam_server *server = conn->server;
+    struct slam_stream_record *record = slam_server_record(server);
     struct epoll_event event = {.events = SLAM_EPOLL_EVENTS, .data.ptr = conn};
 
     record->binds += setup->binds;
@@ -276,25 +268,9 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
     server->up_ns = now_ns;
-    if (flow->wait.since_ns && flow->in_flight == 0 && flow->backlog_len == 0)
-        flow->wait.given_up_ns = now_ns; /* who waits sends its request now */
-    if (!server->is_mute)
-        follow(flow, server, now_ns);
-}
-
-void
-slam_conn_follow(struct slam_flow *flow, uint64_t now_ns)
-{
-    size_t count = flow->stream->settings.connection.uri_count;
-
-    if (flow->down_count == 0 && flow->unable_count == 0)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        struct slam_server *server = &flow->servers[i];
-
-        if (!server->probe && server->up_ns + PROBE_NS <= now_ns)
-            follow(flow, server, now_ns);
-    }
+    if (server->wait.since_ns && server->in_flight == 0 && flow->backlog_len == 0)
+        server->wait.given_up_ns = now_ns; /* who waits sends its request now */
+    slam_conn_follow(server, now_ns);
 }
 
 void
@@ -342,19 +318,19 @@ lose(struct slam_conn *conn)
         if (slot->state != SLAM_SLOT_FREE && slot->state != SLAM_SLOT_TIMED_OUT)
             slam_session_end(slot);
     }
-    conn->flow->wait.given_up_ns = 0; /* who waits for a connection waits on */
+    conn->server->wait.given_up_ns = 0; /* who waits for a connection waits on */
     take_down(conn);
     if (conn->client == SLAM_CLIENT_BUSY)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
-    slam_stream_record_loss(slam_flow_stream_record(conn->flow),
+    slam_stream_record_loss(slam_server_record(conn->server),
                             was_idle ? SLAM_CAUSE_lost_idle : conn->loss,
                             conn->requests);
     slam_conn_move(conn, SLAM_CONN_LOSE);
-    server_of(conn)->is_mute = is_mute;
+    conn->server->is_mute = is_mute;
     /* one that answered no request was no better than a failed attempt */
-    if (is_mute && conn->flow->wait.since_ns)
-        slam_wait_failed(&conn->flow->wait, now_ns, now_ns);
-    if (server_of(conn)->probe || is_mute)
+    if (is_mute && conn->server->wait.since_ns)
+        slam_wait_failed(&conn->server->wait, now_ns, now_ns);
+    if (conn->server->probe || is_mute)
         await_server(conn, conn->up_since_ns);
     else
         reconnect(conn, now_ns);
@@ -370,7 +346,7 @@ send_unbind(struct slam_conn *conn)
     if (conn->tx_len == 0 &&
         slam_transport_write(conn->request.transport, unbind, sizeof(unbind)) ==
             (ssize_t)sizeof(unbind))
-        slam_flow_stream_record(conn->flow)->unbinds++;
+        slam_server_record(conn->server)->unbinds++;
 }
 
 /* When the successor of a connection that is replaced is set up; UINT64_MAX: never. */
@@ -449,13 +425,12 @@ is_of_no_use(const struct slam_conn *conn, uint64_t now_ns)
 }
 
 void
-slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
+slam_conn_expire(struct slam_server *server, uint64_t now_ns)
 {
-    uint64_t limit = flow->stream->settings.request_timeout_ns;
-
+    uint64_t limit = server->flow->stream->settings.request_timeout_ns;
     struct slam_slot *slot;
 
-    while ((slot = TAILQ_FIRST(&flow->sent)) && slot->sent_ns + limit <= now_ns) {
+    while ((slot = TAILQ_FIRST(&server->sent)) && slot->sent_ns + limit <= now_ns) {
         struct slam_conn *conn = slot->conn;
 
         count_no_response(slot, SLAM_TIMED_OUT, slam_clock_mono_ns());
@@ -474,8 +449,10 @@ slam_conn_close_all(struct slam_flow *flow)
 {
     uint64_t now_ns = slam_clock_mono_ns();
 
-    while (!TAILQ_EMPTY(&flow->sent))
-        count_no_response(TAILQ_FIRST(&flow->sent), SLAM_UNRESOLVED, now_ns);
+    for (size_t i = 0; i < flow->stream->settings.connection.uri_count; i++)
+        while (!TAILQ_EMPTY(&flow->servers[i].sent))
+            count_no_response(TAILQ_FIRST(&flow->servers[i].sent), SLAM_UNRESOLVED,
+                              now_ns);
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
 

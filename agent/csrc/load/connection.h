@@ -59,24 +59,25 @@ slam_send_lag_ns(const struct slam_slot *slot)
                          waited ? slot->slot_free_ns : slot->intended_ns);
 }
 
-/* Adds the slot to the flow's requests in flight, by time of sending, or removes it. */
+/* Adds the slot to the server's requests in flight, by time of sending, or removes it.
+ */
 static inline void
 slam_slot_sent(struct slam_slot *slot)
 {
-    struct slam_flow *flow = slot->conn->flow;
+    struct slam_server *server = slot->conn->server;
 
-    TAILQ_INSERT_TAIL(&flow->sent, slot, in_sent);
-    flow->in_flight++;
-    slam_wait_sent(&flow->wait, slam_flow_stream_record(flow), slot->sent_ns);
+    TAILQ_INSERT_TAIL(&server->sent, slot, in_sent);
+    server->in_flight++;
+    slam_wait_sent(&server->wait, slam_server_record(server), slot->sent_ns);
 }
 
 static inline void
 slam_slot_answered(struct slam_slot *slot)
 {
-    struct slam_flow *flow = slot->conn->flow;
+    struct slam_server *server = slot->conn->server;
 
-    TAILQ_REMOVE(&flow->sent, slot, in_sent);
-    flow->in_flight--;
+    TAILQ_REMOVE(&server->sent, slot, in_sent);
+    server->in_flight--;
 }
 
 /* Gives a slot back that nothing refers to any more, free since then. */
@@ -100,11 +101,12 @@ void slam_conn_watch(struct slam_conn *conn);
 /* A connection was set up (its request has a transport) or failed to be. */
 void slam_conn_connected(struct slam_conn *conn, uint64_t now_ns);
 
-/* Sets the connections up again that wait for a server that is there. */
-void slam_conn_follow(struct slam_flow *flow, uint64_t now_ns);
+/* Sets the connections up again that wait for a server, if it is there; spread in
+ * time. */
+void slam_conn_follow(struct slam_server *server, uint64_t now_ns);
 
-/* Counts requests of the flow sent before now_ns - request_timeout_ns as timed out. */
-void slam_conn_expire(struct slam_flow *flow, uint64_t now_ns);
+/* Counts requests sent before now_ns - request_timeout_ns as timed out. */
+void slam_conn_expire(struct slam_server *server, uint64_t now_ns);
 
 /* Counts everything in flight as unresolved and unbinds: the run is over. */
 void slam_conn_close_all(struct slam_flow *flow);

@@ -23,6 +23,7 @@ struct slam_engine {
     struct slam_stream *streams;
     size_t stream_count;
     size_t op_count;
+    size_t place_count;
     struct slam_connector *connector;
     struct slam_worker *workers[2 * SLAM_MAX_WORKERS];
     size_t worker_count;
@@ -137,6 +138,7 @@ create_workers(struct slam_engine *e, bool open, char *err)
                                         .max_pdu_bytes = e->config.max_pdu_bytes,
                                         .total_op_count = e->op_count,
                                         .total_stream_count = e->stream_count,
+                                        .total_place_count = e->place_count,
                                         .streams = e->streams,
                                         .timeline = &e->timeline,
                                         .connector = e->connector};
@@ -177,13 +179,15 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         if (rc != SLAM_OK)
             return rc;
         e->streams[i].first_op = e->op_count;
-        e->op_count += slam_stream_records(&e->streams[i]);
+        e->streams[i].first_place = e->place_count;
+        e->place_count += slam_stream_places(&e->streams[i]);
+        e->op_count += e->streams[i].op_count * slam_stream_places(&e->streams[i]);
         connections += e->streams[i].settings.connections;
     }
     if (e->op_count == 0)
         return slam_fail(err, SLAM_EINVAL, "a run needs at least one stream");
     e->merged_ops = calloc(2 * e->op_count, sizeof(*e->merged_ops));
-    e->merged_streams = calloc(e->stream_count, sizeof(*e->merged_streams));
+    e->merged_streams = calloc(e->place_count, sizeof(*e->merged_streams));
     if (!e->merged_ops || !e->merged_streams)
         return slam_fail(err, SLAM_ENOMEM, "no memory for snapshots");
     slam_transport_init();
@@ -246,12 +250,12 @@ clear_merged(struct slam_engine *e)
 {
     for (size_t i = 0; i < 2 * e->op_count; i++)
         slam_op_record_clear(&e->merged_ops[i]);
-    for (size_t i = 0; i < e->stream_count; i++)
+    for (size_t i = 0; i < e->place_count; i++)
         slam_stream_record_clear(&e->merged_streams[i]);
     e->snapshot = (struct slam_snapshot){.ops = e->merged_ops,
                                          .op_count = e->op_count,
                                          .streams = e->merged_streams,
-                                         .stream_count = e->stream_count,
+                                         .place_count = e->place_count,
                                          .start_ns = UINT64_MAX,
                                          .final = true};
 }
@@ -280,7 +284,7 @@ merge_worker(struct slam_engine *e, uint32_t index, bool open,
 
     for (size_t i = 0; i < 2 * e->op_count; i++)
         slam_op_record_merge(&e->merged_ops[i], &r->ops[i]);
-    for (size_t i = 0; i < e->stream_count; i++)
+    for (size_t i = 0; i < e->place_count; i++)
         slam_stream_record_merge(&e->merged_streams[i], &r->streams[i]);
     s->start_ns = start_ns < s->start_ns ? start_ns : s->start_ns;
     s->end_ns = end_ns > s->end_ns ? end_ns : s->end_ns;
@@ -330,7 +334,7 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
         merge_worker(e, (uint32_t)i, e->workers[i]->config.open, records[i]);
         slam_recorder_release(&e->workers[i]->recorder, index);
     }
-    for (size_t i = 0; i < e->stream_count; i++)
+    for (size_t i = 0; i < e->place_count; i++)
         slam_stream_record_since(&e->merged_streams[i], e->timeline.t0_ns);
     e->next_snapshot++;
     if (final)
@@ -339,18 +343,17 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
     return 1;
 }
 
-void
-slam_engine_locate(const struct slam_engine *e, size_t op, size_t *stream,
-                   size_t *operation, size_t *server)
+size_t
+slam_engine_locate(const struct slam_engine *e, size_t place, size_t *stream,
+                   size_t *server)
 {
     size_t s = 0;
 
-    while (op - e->streams[s].first_op >= slam_stream_records(&e->streams[s]))
+    while (place - e->streams[s].first_place >= slam_stream_places(&e->streams[s]))
         s++;
-    op -= e->streams[s].first_op;
     *stream = s;
-    *operation = op % e->streams[s].op_count;
-    *server = op / e->streams[s].op_count;
+    *server = place - e->streams[s].first_place;
+    return e->streams[s].op_count;
 }
 
 void

@@ -75,10 +75,11 @@ struct slam_snapshot {
     uint64_t end_ns;
     bool final; /* nothing follows */
     uint64_t clock_step_ns;
-    const struct slam_op_record *ops; /* [op_count][2]: outside, in measure */
+    /* [2] of each operation, of each place: outside, in measure */
+    const struct slam_op_record *ops;
     size_t op_count;
-    const struct slam_stream_record *streams; /* times after T0 */
-    size_t stream_count;
+    const struct slam_stream_record *streams; /* of each place; times after T0 */
+    size_t place_count;
     struct slam_worker_figures workers[2 * SLAM_MAX_WORKERS];
     size_t worker_count;
 };
@@ -90,10 +91,10 @@ int slam_engine_snapshot(struct slam_engine *engine, uint64_t index,
                          uint64_t timeout_ns, const struct slam_snapshot **snapshot,
                          char *err);
 
-/* Stream of the record at `op` in slam_snapshot.ops, index of its operation there, and
- * its server: from 1, 0 where the stream has one or the requests got to none. */
-void slam_engine_locate(const struct slam_engine *engine, size_t op, size_t *stream,
-                        size_t *operation, size_t *server);
+/* Stream of a place, and its server: from 1, 0 where the stream has one, and of what
+ * got to none. Returns how many operations it has. */
+size_t slam_engine_locate(const struct slam_engine *engine, size_t place,
+                          size_t *stream, size_t *server);
 
 struct slam_engine_facts {
     char libldap[64];

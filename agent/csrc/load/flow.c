@@ -96,9 +96,18 @@ static void
 init_connections(struct slam_flow *flow)
 {
     const struct slam_stream *stream = flow->stream;
+    size_t servers = stream->settings.connection.uri_count;
 
-    for (size_t i = 0; i < stream->settings.connection.uri_count; i++)
-        STAILQ_INIT(&flow->servers[i].waiting);
+    for (size_t i = 0; i < servers; i++) {
+        struct slam_server *server = &flow->servers[i];
+
+        server->flow = flow;
+        server->place = stream->first_place + (servers > 1 ? 1 + i : 0);
+        server->first_op =
+            stream->first_op + (servers > 1 ? 1 + i : 0) * stream->op_count;
+        TAILQ_INIT(&server->sent);
+        STAILQ_INIT(&server->waiting);
+    }
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
         uint64_t local = flow->lane + (uint64_t)i * stream->carriers;
@@ -107,11 +116,9 @@ init_connections(struct slam_flow *flow)
 
         conn->flow = flow;
         conn->request.config = &stream->settings.connection;
-        conn->request.uri_index =
-            (size_t)(number % stream->settings.connection.uri_count);
-        conn->first_op = stream->first_op;
-        if (stream->settings.connection.uri_count > 1)
-            conn->first_op += (1 + conn->request.uri_index) * stream->op_count;
+        conn->request.uri_index = (size_t)(number % servers);
+        conn->server = &flow->servers[conn->request.uri_index];
+        conn->server->in_state[conn->state]++;
         conn->request.inbox = &flow->worker->inbox;
         conn->request.storage = flow->transports + i * slam_transport_size();
         conn->slots = flow->slots + (size_t)i * stream->settings.in_flight;
@@ -138,7 +145,6 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     int rc;
 
     snprintf(err, SLAM_ERR_LEN, "no memory for a stream's connections");
-    TAILQ_INIT(&flow->sent);
     flow->worker = worker;
     flow->stream = stream;
     flow->stream_index = stream_index;
@@ -164,16 +170,16 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->value_states = calloc(number_states(stream, flow->first_state) + 1,
                                 sizeof(*flow->value_states));
     flow->conns = alloc_table(flow->conn_count, sizeof(*flow->conns));
-    flow->servers =
-        calloc(stream->settings.connection.uri_count, sizeof(*flow->servers));
+    flow->servers = worker->servers + worker->server_count;
+    worker->server_count += stream->settings.connection.uri_count;
     flow->slots = alloc_table(slots, sizeof(*flow->slots));
     flow->transports = alloc_table(flow->conn_count, slam_transport_size());
     flow->tx = malloc(flow->conn_count * stream->max_pdu);
     flow->kept = stream->reads_content
                      ? malloc((size_t)flow->conn_count * SLAM_KEEP_BYTES)
                      : NULL;
-    if (!flow->conns || !flow->servers || !flow->slots || !flow->transports ||
-        !flow->tx || (stream->reads_content && !flow->kept) || !flow->value_states)
+    if (!flow->conns || !flow->slots || !flow->transports || !flow->tx ||
+        (stream->reads_content && !flow->kept) || !flow->value_states)
         return SLAM_ENOMEM;
     rc = init_sessions(flow, slots);
     if (rc == SLAM_OK)
@@ -201,7 +207,6 @@ slam_flow_destroy(struct slam_flow *flow)
     for (uint32_t i = 0; flow->ledgers && i < flow->stream->settings.ledgers; i++)
         slam_ledger_close(flow->ledgers[i]);
     free(flow->conns);
-    free(flow->servers);
     free(flow->slots);
     free(flow->transports);
     free(flow->tx);
@@ -232,15 +237,15 @@ slam_flow_pick(struct slam_flow *flow)
 }
 
 void
-slam_flow_tally(struct slam_flow *flow, uint64_t now_ns)
+slam_server_tally(struct slam_server *server, uint64_t now_ns)
 {
-    struct slam_stream_record *record = slam_flow_stream_record(flow);
-    uint64_t since_ns = slam_since_ns(now_ns, flow->tallied_ns);
+    struct slam_stream_record *record = slam_server_record(server);
+    uint64_t since_ns = slam_since_ns(now_ns, server->tallied_ns);
 
     /* when all sessions are over, nobody misses a connection */
-    if (!flow->ended) {
-        record->down_ns += flow->down_count * since_ns;
-        record->unable_ns += flow->unable_count * since_ns;
+    if (!server->flow->ended) {
+        record->down_ns += server->in_state[SLAM_CONN_DOWN] * since_ns;
+        record->unable_ns += server->in_state[SLAM_CONN_UNABLE] * since_ns;
     }
-    flow->tallied_ns = now_ns;
+    server->tallied_ns = now_ns;
 }

@@ -41,7 +41,7 @@ enum slam_slot_state {
 
 /* One cache line: an array of them is aligned. */
 struct slam_slot {
-    TAILQ_ENTRY(slam_slot) in_sent; /* sent: the flow's list */
+    TAILQ_ENTRY(slam_slot) in_sent; /* sent: the server's list */
     struct slam_conn *conn;
     uint64_t intended_ns;
     uint64_t slot_free_ns;
@@ -84,7 +84,7 @@ struct slam_conn {
      * list `waiting` */
     _Alignas(SLAM_CACHE_LINE) struct slam_connect_request request;
     struct slam_flow *flow;
-    size_t first_op; /* as the stream's, of its server */
+    struct slam_server *server;
     struct slam_pdu_parser parser;
     struct slam_slot *slots; /* in_flight of the stream */
     uint32_t free_head;      /* free slots, linked by next_free */
@@ -120,8 +120,16 @@ struct slam_conn {
 
 STAILQ_HEAD(slam_conn_list, slam_conn);
 
-/* What a flow knows of one server's being away. */
+/* A flow's part at one server. */
 struct slam_server {
+    struct slam_flow *flow;
+    size_t place;                 /* of its record in the engine's table */
+    size_t first_op;              /* as the stream's */
+    uint64_t in_flight;           /* sent, neither done, timed out nor lost */
+    TAILQ_HEAD(, slam_slot) sent; /* by time of sending */
+    struct slam_wait wait;
+    uint32_t in_state[SLAM_CONN_STATES]; /* connections */
+    uint64_t tallied_ns;           /* when their time was last added to the record */
     struct slam_conn *probe;       /* is tried again and again; NULL: none */
     struct slam_conn_list waiting; /* for the probe's success */
     uint32_t waiting_count;
@@ -140,7 +148,7 @@ struct slam_flow {
     uint32_t lane; /* slam_stream_lane of the worker */
     struct slam_conn *conns;
     uint32_t conn_count;
-    struct slam_server *servers; /* as the stream's URIs */
+    struct slam_server *servers; /* the worker's, as the stream's URIs */
     struct slam_slot *slots;
     uint8_t *transports; /* their storage, one after the other */
     uint8_t *tx;
@@ -160,13 +168,6 @@ struct slam_flow {
     uint64_t active;        /* sessions under way */
     uint64_t backlog_len;   /* arrivals that wait for a slot */
     bool ended;             /* nothing is scheduled any more */
-    uint32_t connecting;    /* connections in REPLACING */
-    uint32_t down_count;    /* connections in DOWN */
-    uint32_t unable_count;  /* connections in UNABLE */
-    uint64_t tallied_ns;    /* when their time was last added to the record */
-    uint64_t in_flight;     /* sent, neither done, timed out nor lost */
-    TAILQ_HEAD(, slam_slot) sent; /* by time of sending */
-    struct slam_wait wait;
 };
 
 /* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
@@ -197,6 +198,7 @@ struct slam_worker_config {
     size_t max_pdu_bytes;
     size_t total_op_count; /* the engine's table */
     size_t total_stream_count;
+    size_t total_place_count;
     const struct slam_stream *streams; /* all of the engine's */
     struct slam_timeline *timeline;
     struct slam_connector *connector;
@@ -208,6 +210,8 @@ struct slam_worker {
     struct slam_inbox inbox;
     struct slam_flow *flows;
     size_t flow_count;
+    struct slam_server *servers; /* of all flows, in their order */
+    size_t server_count;
     struct slam_conn_list ready;
     int epoll_fd;
     int timer_fd;      /* CLOCK_MONOTONIC */
@@ -265,7 +269,7 @@ slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
 
 /* Records of the worker's open interval: of an operation's scheduled and dropped
  * requests; of its requests on a connection; of the first operation of a script, for a
- * session intended then; of the stream. */
+ * session intended then; of a server. */
 static inline struct slam_op_record *
 slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
 {
@@ -276,7 +280,7 @@ slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
 static inline struct slam_op_record *
 slam_conn_op_record(const struct slam_conn *conn, uint32_t op, bool measured)
 {
-    return slam_recorder_op(&conn->flow->worker->recorder, conn->first_op + op,
+    return slam_recorder_op(&conn->flow->worker->recorder, conn->server->first_op + op,
                             measured);
 }
 
@@ -292,16 +296,16 @@ slam_flow_script_record(const struct slam_flow *flow, uint32_t script,
 }
 
 static inline struct slam_stream_record *
-slam_flow_stream_record(const struct slam_flow *flow)
+slam_server_record(const struct slam_server *server)
 {
-    return &flow->worker->recorder.active->streams[flow->stream_index];
+    return &server->flow->worker->recorder.active->streams[server->place];
 }
 
 /* When the oldest request in flight was sent; 0: none is. */
 static inline uint64_t
-slam_flow_oldest_ns(const struct slam_flow *flow)
+slam_server_oldest_ns(const struct slam_server *server)
 {
-    return flow->in_flight ? TAILQ_FIRST(&flow->sent)->sent_ns : 0;
+    return server->in_flight ? TAILQ_FIRST(&server->sent)->sent_ns : 0;
 }
 
 /* No session will begin any more, and none is under way. */
@@ -313,6 +317,6 @@ slam_flow_is_over(const struct slam_flow *flow)
 }
 
 /* Brings the record's down_ns and unable_ns up to date. */
-void slam_flow_tally(struct slam_flow *flow, uint64_t now_ns);
+void slam_server_tally(struct slam_server *server, uint64_t now_ns);
 
 #endif

@@ -74,14 +74,15 @@ prepare(struct slam_slot *slot, struct slam_draw *draw,
 static void
 unbound(struct slam_slot *slot)
 {
+    struct slam_server *server = slot->conn->server;
     struct slam_op_record *record =
         slam_conn_op_record(slot->conn, slot->op, slot->measured);
 
     slam_slot_answered(slot);
     record->completed++;
     record->succeeded++;
-    slam_flow_stream_record(slot->conn->flow)->last_done_ns = slot->sent_ns;
-    slam_wait_forget(&slot->conn->flow->wait, slam_flow_oldest_ns(slot->conn->flow));
+    slam_server_record(server)->last_done_ns = slot->sent_ns;
+    slam_wait_forget(&server->wait, slam_server_oldest_ns(server));
     slam_conn_move(slot->conn, SLAM_CONN_UNBIND);
     slam_session_no_response(slot, slot->sent_ns);
 }
@@ -166,7 +167,7 @@ slam_request_send_again(struct slam_slot *slot, uint64_t received_ns)
 
     if (conn->tx_len > 0) {
         /* answered before the directory had all of the request */
-        slam_flow_stream_record(conn->flow)->protocol_errors++;
+        slam_server_record(conn->server)->protocol_errors++;
         slam_conn_break(conn, SLAM_CAUSE_lost_invalid);
         return;
     }
@@ -178,6 +179,7 @@ static void
 send_abandon(struct slam_slot *slot, uint32_t op)
 {
     struct slam_flow *flow = slot->conn->flow;
+    struct slam_server *server = slot->conn->server;
     struct slam_op_record *record = slam_conn_op_record(slot->conn, op, slot->measured);
 
     slam_flow_op_record(flow, op, slot->measured)->scheduled++;
@@ -189,8 +191,8 @@ send_abandon(struct slam_slot *slot, uint32_t op)
     slot->state = SLAM_SLOT_PAUSED;
     slot->conn->has_abandoned = true;
     send_beside(slot, op, &slot->sent_ns);
-    slam_flow_stream_record(flow)->last_done_ns = slot->sent_ns;
-    slam_wait_forget(&flow->wait, slam_flow_oldest_ns(flow));
+    slam_server_record(server)->last_done_ns = slot->sent_ns;
+    slam_wait_forget(&server->wait, slam_server_oldest_ns(server));
 }
 
 void

@@ -27,7 +27,7 @@ count_stamp(struct slam_conn *conn, uint64_t stamp_ns,
 static uint64_t
 received_ns(const struct slam_slot *slot, uint64_t done_ns)
 {
-    struct slam_stream_record *record = slam_flow_stream_record(slot->conn->flow);
+    struct slam_stream_record *record = slam_server_record(slot->conn->server);
     uint64_t stamp = slam_transport_stamp_ns(slot->conn->request.transport);
     uint64_t received = stamp - slot->conn->flow->worker->realtime_offset_ns;
 
@@ -66,10 +66,10 @@ keep_diagnostic(struct slam_op_record *record, uint32_t result_code,
 
 /* A message of a response ends the wait. */
 static void
-responded(struct slam_flow *flow, uint64_t received_ns)
+responded(struct slam_server *server, uint64_t received_ns)
 {
-    slam_wait_responded(&flow->wait, slam_flow_stream_record(flow), received_ns,
-                        slam_flow_oldest_ns(flow));
+    slam_wait_responded(&server->wait, slam_server_record(server), received_ns,
+                        slam_server_oldest_ns(server));
 }
 
 static void
@@ -100,8 +100,8 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
     record_sequence(slot, outcome, received, h);
     slam_slot_answered(slot);
-    slam_flow_stream_record(flow)->last_done_ns = done_ns;
-    responded(flow, received);
+    slam_server_record(slot->conn->server)->last_done_ns = done_ns;
+    responded(slot->conn->server, received);
     slot->conn->failures = 0;
     slam_request_advance(slot, op, outcome, received, done_ns);
 }
@@ -112,8 +112,8 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
 {
     struct slam_conn *conn = slot->conn;
 
-    slam_flow_stream_record(conn->flow)->late_responses++;
-    responded(conn->flow, done_ns);
+    slam_server_record(conn->server)->late_responses++;
+    responded(conn->server, done_ns);
     conn->timed_out--;
     slam_conn_free_slot(slot, done_ns, done_ns);
 }
@@ -121,7 +121,7 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
 static void
 count_unsolicited(const struct slam_conn *conn, const struct slam_pdu *pdu)
 {
-    struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
+    struct slam_stream_record *record = slam_server_record(conn->server);
     uint32_t generation = (uint32_t)pdu->message_id >> conn->flow->slot_bits;
 
     if (conn->has_abandoned && generation >= SLAM_FIRST_GENERATION &&
@@ -143,7 +143,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
 
     if (pdu->message_id == 0) {
         /* RFC 4511 4.4: the directory is about to close, or sends another notice */
-        slam_flow_stream_record(flow)->notices++;
+        slam_server_record(conn->server)->notices++;
         conn->loss = SLAM_CAUSE_lost_notice;
         return true;
     }
@@ -164,7 +164,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
 
         if (op->response_tag != SLAM_PDU_SEARCH_DONE)
             return false;
-        responded(flow, done_ns);
+        responded(conn->server, done_ns);
         if (slot->state == SLAM_SLOT_TIMED_OUT)
             return true;
         if (pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {
@@ -274,7 +274,7 @@ slam_response_read(struct slam_conn *conn)
         return true;
     loss = n > 0 ? SLAM_CAUSE_lost_invalid : slam_loss_of_errno(errno);
     if (n > 0)
-        slam_flow_stream_record(conn->flow)->protocol_errors++;
+        slam_server_record(conn->server)->protocol_errors++;
     slam_conn_break(conn, loss);
     return false;
 }

@@ -56,6 +56,7 @@ struct slam_stream {
     uint32_t pause_count;    /* steps with a pause, or after one that is not awaited */
     bool reads_content;      /* of responses, beyond the head */
     size_t first_op;         /* index of ops[0] in the engine's table of records */
+    size_t first_place;      /* the same of the first of its places */
     size_t max_pdu;          /* largest request, in bytes */
 
     /* Of the agent's workers of its kind, those that carry it: slam_stream_lane. */
@@ -68,14 +69,14 @@ struct slam_stream {
 const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
                                               uint32_t ledger);
 
-/* Records of the stream in that table: one of each operation; where it has several
- * servers, of each server too, after those of requests that got to none. */
+/* Places that the stream's records are of: one; where it has several servers, each
+ * server too, after what got to none. */
 static inline size_t
-slam_stream_records(const struct slam_stream *stream)
+slam_stream_places(const struct slam_stream *stream)
 {
     size_t servers = stream->settings.connection.uri_count;
 
-    return stream->op_count * (servers > 1 ? 1 + servers : 1);
+    return servers > 1 ? 1 + servers : 1;
 }
 
 /* Checks the stream as a whole and opens its trace, if it has one. */

@@ -48,23 +48,30 @@ must_leave(const struct slam_timeline *t)
                                atomic_load_explicit(t->lease_ns, memory_order_relaxed));
 }
 
-/* Brings the wait up to date at the end of an interval. A client that thinks, or has
+/* Brings the record up to date at the end of an interval. A client that thinks, or has
  * ended, waits for nothing; one without a port waits for the generator's host. */
 static void
-update_wait(struct slam_flow *flow, struct slam_stream_record *stream, uint64_t now_ns)
+close_server(struct slam_server *server, uint64_t now_ns)
 {
-    struct slam_wait *wait = &flow->wait;
-    bool replaces = flow->connecting && !flow->stream->trace; /* those are due later */
+    struct slam_stream_record *record = slam_server_record(server);
+    const struct slam_flow *flow = server->flow;
+    struct slam_wait *wait = &server->wait;
+    /* those of a trace are due later */
+    bool replaces = server->in_state[SLAM_CONN_REPLACING] && !flow->stream->trace;
 
-    if (flow->in_flight)
-        return;
-    if (flow->unable_count)
-        slam_wait_forget(wait, 0);
-    else if (flow->backlog_len == 0 &&
-             (slam_flow_is_over(flow) || !(flow->down_count || replaces)))
-        slam_wait_end(wait, stream, wait->given_up_ns ? wait->given_up_ns : now_ns);
-    else if (!wait->since_ns)
-        wait->since_ns = now_ns;
+    slam_server_tally(server, now_ns);
+    if (server->in_flight == 0) {
+        if (server->in_state[SLAM_CONN_UNABLE])
+            slam_wait_forget(wait, 0);
+        else if (slam_flow_is_over(flow) ||
+                 !(server->in_state[SLAM_CONN_DOWN] || replaces))
+            slam_wait_end(wait, record, wait->given_up_ns ? wait->given_up_ns : now_ns);
+        else if (!wait->since_ns)
+            wait->since_ns = now_ns;
+    }
+    record->in_flight = server->in_flight;
+    record->connecting = server->in_state[SLAM_CONN_REPLACING];
+    record->waiting_since_ns = wait->since_ns;
 }
 
 static bool
@@ -78,17 +85,11 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     worker->realtime_offset_ns = worker->closing_offset_ns;
     if (step_ns > record->clock_step_ns)
         record->clock_step_ns = step_ns;
-    for (size_t i = 0; i < worker->flow_count; i++) {
-        struct slam_flow *flow = &worker->flows[i];
-        struct slam_stream_record *stream = &record->streams[flow->stream_index];
-
-        slam_flow_tally(flow, now_ns);
-        stream->in_flight = flow->in_flight;
-        stream->backlog = flow->backlog_len;
-        stream->connecting = flow->connecting;
-        update_wait(flow, stream, now_ns);
-        stream->waiting_since_ns = flow->wait.since_ns;
-    }
+    for (size_t i = 0; i < worker->flow_count; i++)
+        record->streams[worker->flows[i].stream->first_place].backlog =
+            worker->flows[i].backlog_len;
+    for (size_t i = 0; i < worker->server_count; i++)
+        close_server(&worker->servers[i], now_ns);
     record->cpu_ns = cpu_ns - worker->cpu_ns;
     record->run_queue_ns = run_queue_ns - worker->run_queue_ns;
     if (!slam_recorder_close(&worker->recorder, now_ns, final))
@@ -113,7 +114,8 @@ end_flow(struct slam_flow *flow)
 {
     if (flow->ended)
         return;
-    slam_flow_tally(flow, slam_clock_mono_ns());
+    for (size_t i = 0; i < flow->stream->settings.connection.uri_count; i++)
+        slam_server_tally(&flow->servers[i], slam_clock_mono_ns());
     flow->ended = true;
     if (flow->sessions_left != UINT64_MAX)
         flow->sessions_left = 0;
@@ -170,7 +172,10 @@ has_work(const struct slam_worker *worker)
     if (worker->active > 0)
         return true;
     for (size_t i = 0; i < worker->flow_count; i++)
-        if (worker->flows[i].backlog_len > 0 || worker->flows[i].connecting > 0)
+        if (worker->flows[i].backlog_len > 0)
+            return true;
+    for (size_t i = 0; i < worker->server_count; i++)
+        if (worker->servers[i].in_state[SLAM_CONN_REPLACING] > 0)
             return true;
     return false;
 }
@@ -202,11 +207,6 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
     for (size_t i = 0; i < worker->flow_count; i++) {
         const struct slam_flow *flow = &worker->flows[i];
 
-        const struct slam_slot *oldest = TAILQ_FIRST(&flow->sent);
-
-        if (oldest)
-            deadline = slam_earlier_ns(
-                deadline, oldest->sent_ns + flow->stream->settings.request_timeout_ns);
         *pace_ns = slam_earlier_ns(*pace_ns, slam_session_next_ns(flow));
         if (!flow->ended)
             *pace_ns =
@@ -214,6 +214,14 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
                                                           stream_end_ns(flow)));
         else if (flow->backlog_len > 0)
             deadline = slam_earlier_ns(deadline, patience_end_ns(flow, run_end_ns));
+    }
+    for (size_t i = 0; i < worker->server_count; i++) {
+        const struct slam_server *server = &worker->servers[i];
+
+        if (server->in_flight > 0)
+            deadline = slam_earlier_ns(
+                deadline, TAILQ_FIRST(&server->sent)->sent_ns +
+                              server->flow->stream->settings.request_timeout_ns);
     }
     return slam_earlier_ns(deadline, *pace_ns);
 }
@@ -320,12 +328,14 @@ handle_events(struct slam_worker *worker, const struct epoll_event *events, int 
 static void
 run_flows(struct slam_worker *worker, uint64_t now_ns, uint64_t run_end_ns)
 {
+    for (size_t i = 0; i < worker->server_count; i++) {
+        slam_conn_follow(&worker->servers[i], now_ns);
+        slam_conn_expire(&worker->servers[i], now_ns);
+    }
+    drain_ready(worker);
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
-        slam_conn_follow(flow, now_ns);
-        slam_conn_expire(flow, now_ns);
-        drain_ready(worker);
         slam_request_run_paused(flow, now_ns);
         drain_ready(worker);
         run_flow(flow, now_ns, run_end_ns);
@@ -384,11 +394,10 @@ wait_for_start(struct slam_worker *worker)
     atomic_store(&worker->start_error_ns, now_ns > t->t0_ns ? now_ns - t->t0_ns : 0);
     record->start_ns = t->t0_ns;
     record->wait_ns = record->spin_ns = record->loops = 0;
-    for (size_t i = 0; i < worker->flow_count; i++) {
-        struct slam_stream_record *stream =
-            &record->streams[worker->flows[i].stream_index];
+    for (size_t i = 0; i < worker->server_count; i++) {
+        struct slam_stream_record *stream = slam_server_record(&worker->servers[i]);
 
-        worker->flows[i].tallied_ns = t->t0_ns;
+        worker->servers[i].tallied_ns = t->t0_ns;
         stream->down_ns = stream->unable_ns = 0;
     }
     worker->cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -499,7 +508,7 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     /* both leave something that destroy accepts, also when they fail */
     rc = slam_inbox_init(&worker->inbox);
     if (slam_recorder_init(&worker->recorder, config->total_op_count,
-                           config->total_stream_count) != SLAM_OK)
+                           config->total_place_count) != SLAM_OK)
         rc = SLAM_ENOMEM;
     if (rc != SLAM_OK)
         goto out;
@@ -516,7 +525,8 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     }
     rc = SLAM_ENOMEM;
     worker->flows = calloc(config->total_stream_count, sizeof(*worker->flows));
-    if (!worker->flows)
+    worker->servers = calloc(config->total_place_count, sizeof(*worker->servers));
+    if (!worker->flows || !worker->servers)
         goto out;
     for (size_t i = 0; i < config->total_stream_count; i++) {
         const struct slam_stream *stream = &config->streams[i];
@@ -553,6 +563,7 @@ slam_worker_destroy(struct slam_worker *worker)
     for (size_t i = 0; i < worker->flow_count; i++)
         slam_flow_destroy(&worker->flows[i]);
     free(worker->flows);
+    free(worker->servers);
     free(worker->pdu);
     if (worker->epoll_fd >= 0)
         close(worker->epoll_fd);

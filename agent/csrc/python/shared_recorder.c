@@ -648,7 +648,7 @@ recorder_close(PyObject *self, PyObject *args)
         rc =
             slam_py_append_op(tables, &record->ops[i], s->number, i / 2, 0, i % 2 == 1);
     if (tables && rc == 0 &&
-        slam_py_append_stream(tables, record->stream, s->number) == 0)
+        slam_py_append_stream(tables, record->stream, s->number, 0) == 0)
         return Py_BuildValue("(KN)", (unsigned long long)end_ns,
                              slam_py_packed_tables(tables));
     Py_XDECREF(tables);

@@ -132,16 +132,10 @@ slam_py_append_op(PyObject *tables, const struct slam_op_record *from, size_t st
 
 int
 slam_py_append_stream(PyObject *tables, const struct slam_stream_record *from,
-                      size_t index)
+                      size_t stream, size_t server)
 {
-    const uint64_t row[] = {index,
-                            from->last_done_ns,
-                            from->silence.after_ns,
-                            from->silence.since_ns,
-                            from->silence.through_ns,
-                            from->silence.until_ns,
-                            from->waiting_since_ns,
-                            SLAM_STREAM_COUNTERS(VALUE)};
+    const uint64_t row[] = {stream, server,
+                            SLAM_STREAM_TIMES(VALUE) SLAM_STREAM_COUNTERS(VALUE)};
     uint64_t lengths[SLAM_SET_UP_TIMES];
 
     for (size_t i = 0; i < SLAM_SET_UP_TIMES; i++)
@@ -180,17 +174,18 @@ static PyObject *
 tables_of(const struct slam_engine *engine, const struct slam_snapshot *s)
 {
     PyObject *tables = slam_py_tables();
+    const struct slam_op_record *op = s->ops;
     int rc = tables ? 0 : -1;
 
-    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
-        size_t stream, operation, server;
+    for (size_t place = 0; rc == 0 && place < s->place_count; place++) {
+        size_t stream, server;
+        size_t ops = slam_engine_locate(engine, place, &stream, &server);
 
-        slam_engine_locate(engine, i / 2, &stream, &operation, &server);
-        rc = slam_py_append_op(tables, &s->ops[i], stream, operation, server,
-                               i % 2 == 1);
+        for (size_t i = 0; rc == 0 && i < 2 * ops; i++)
+            rc = slam_py_append_op(tables, op++, stream, i / 2, server, i % 2 == 1);
+        if (rc == 0)
+            rc = slam_py_append_stream(tables, &s->streams[place], stream, server);
     }
-    for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
-        rc = slam_py_append_stream(tables, &s->streams[i], i);
     for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
         rc = append_worker(tables, &s->workers[i]);
     if (rc == 0)

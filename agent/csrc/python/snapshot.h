@@ -15,7 +15,7 @@ PyObject *slam_py_tables(void);
 int slam_py_append_op(PyObject *tables, const struct slam_op_record *op, size_t stream,
                       size_t operation, size_t server, bool measured);
 int slam_py_append_stream(PyObject *tables, const struct slam_stream_record *s,
-                          size_t index);
+                          size_t stream, size_t server);
 
 /* Drops the reference to the tables. Returns them as bytes, or NULL with an exception.
  */

@@ -240,7 +240,7 @@ collect(struct totals *t)
             t->measured += j % 2 == 1 ? op->completed : 0;
             t->service_times += op->histograms[SLAM_SUCCEEDED][SLAM_SERVICE_TIME].total;
         }
-        for (size_t j = 0; j < s->stream_count; j++) {
+        for (size_t j = 0; j < s->place_count; j++) {
             t->connects += s->streams[j].connects;
             t->disconnects += s->streams[j].disconnects;
             t->late += s->streams[j].late_responses;

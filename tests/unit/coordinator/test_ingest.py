@@ -187,6 +187,7 @@ SPOILT = {
     "measured": spoilt("operations", 0, "measured", 2),
     "number of a stream": spoilt("operations", 1, "stream", 2),
     "number of a silent stream": spoilt("streams", 0, "stream", 2),
+    "number of a silent server": spoilt("streams", 0, "server", 2),
     "number of an operation": spoilt("operations", 0, "operation", 1),
     "number of a server": spoilt("operations", 0, "server", 2),
     "amount of responses": spoilt("operations", 0, "responses", 1),

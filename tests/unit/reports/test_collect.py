@@ -125,6 +125,7 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> Interval:
         streams=tuple(
             StreamRow(
                 stream=stream,
+                server=server,
                 connects=int(rng.integers(0, 4)),
                 late_responses=int(rng.integers(0, 4)),
                 in_flight=int(rng.integers(0, 9)),
@@ -137,7 +138,8 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> Interval:
                 },
                 **_set_ups(rng),
             )
-            for stream, _ in KEYS
+            for stream, operation in KEYS
+            for server in SERVERS[stream, operation]
         ),
         workers=tuple(
             WorkerRow(
@@ -496,8 +498,8 @@ def _gauge(records: list[Interval], stream: str, name: str) -> list[float]:
     """Sums over the agents, by interval."""
     sums: dict[int, float] = defaultdict(float)
     for record in records:
-        [one] = (one for one in record.streams if one.stream == stream)
-        sums[record.index] += getattr(one, name)
+        for one in record.streams:
+            sums[record.index] += getattr(one, name) * (one.stream == stream)
     return list(sums.values())
 
 

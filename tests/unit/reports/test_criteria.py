@@ -28,7 +28,7 @@ from support.histograms import packed_of
 from support.intervals import NS_PER_S, Interval, drain_of, interval_of
 from support.result_schema import valid_result
 from support.rows import OperationRow, StreamRow
-from support.store import RUN_ID, Scenario, changed, steady
+from support.store import RUN_ID, Scenario, steady
 from support.store import summary_of as summary_of_run
 
 MS = 1_000_000
@@ -90,7 +90,7 @@ def summary_of(
 
 def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
     service, lag = np.asarray(found["service"]), np.asarray(found["lag"])
-    # server -> its share of the requests, slower by a factor
+    # server -> its share of the requests, slower by a factor; gauges are of the last
     servers: dict[str, tuple[float, float]] = found.get("servers", {"": (1.0, 1.0)})
     operations, begin = [], 0
     for server, (share, factor) in servers.items():
@@ -117,7 +117,14 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
         "load1",
         second,
         operations=tuple(operations),
-        streams=(changed(StreamRow(stream="load"), **{**times_ns, **gauges}),),
+        streams=tuple(
+            StreamRow(
+                stream="load",
+                server=server,
+                **{**times_ns, **(gauges if server == [*servers][-1] else {})},
+            )
+            for server in servers
+        ),
     )
 
 
@@ -479,6 +486,21 @@ OPERATIONS = [
         *("silent over an interval's end", "FAIL", "for 1.69 s from about +5.21 s"),
         "*.*.outage.longest < 1.6s",
         **STOPPED,
+    ),
+    *(
+        case(
+            *(f"one of two servers, {name}", "FAIL", says),
+            change=ALIKE,
+            state=state,
+            stream=TWO,
+        )
+        for name, says, state in (
+            ("silent", "ldap://b unavailable for 3 s", waited(5_000, 8_000)),
+            (
+                *("down", "ldap://b unavailable for 2.95 s"),
+                {second: {"down_ns": 5 * NS_PER_S} for second in (5, 6, 7)},
+            ),
+        )
     ),
     case("silent for half a second", "PASS", "", state=waited(5_210, 5_710)),
     case(
