@@ -58,8 +58,8 @@
 
 #define SLAM_STREAM_TIMES(X)                                                           \
     X(last_done_ns)                                                                    \
-    X(silence.after_ns) X(silence.since_ns) X(silence.through_ns) X(silence.until_ns)  \
-        X(waiting_since_ns)
+    X(silence.after_ns)                                                                \
+    X(silence.since_ns) X(silence.through_ns) X(silence.until_ns) X(waiting_since_ns)
 
 /* Times of a connection's set-up: X(CONSTANT, name). */
 #define SLAM_SET_UP_TIME_LIST(X)                                                       \
