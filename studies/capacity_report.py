@@ -7,13 +7,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.jobs.fields.thresholds import STATISTICS, parse_name, parse_threshold
 from ldapslam.reports.document import (
-    MUTED,
     Cell,
     ChartPlace,
     Document,
@@ -28,7 +27,7 @@ from ldapslam.reports.document import (
 from ldapslam.reports.figures import (
     ERRORS,
     THROUGHPUT,
-    Key,
+    Figure,
     Metric,
     Readings,
     figures_in,
@@ -38,17 +37,15 @@ from ldapslam.reports.figures import (
 from ldapslam.reports.result import facts_in
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.typeset import (
-    NOT_AVAILABLE,
     count,
     grouped,
-    minute_utc,
     percent,
     seconds,
     verdict_cell,
 )
 from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
-from ldapslam.studies.figures import Column
-from ldapslam.studies.report import latest, write_reports
+from ldapslam.studies.figures import Column, metric_columns
+from ldapslam.studies.report import latest, until_text, write_reports
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
@@ -85,12 +82,6 @@ class Tried:
     def operations(self) -> list[str]:
         """Titles of the operations."""
         return list(dict.fromkeys(title for title, _ in self.readings))
-
-    def text(self, key: Key, *, has_unit: bool = False) -> str:
-        """Return a figure for people."""
-        figure, metric = self.readings.get(key), key[1]
-        value = figure.value if figure else None
-        return metric.with_unit(value) if has_unit else metric.text(value)
 
     @property
     def throughput_per_s(self) -> float | None:
@@ -205,12 +196,11 @@ class CapacityAnswer:
 def write_capacity(answer: CapacityAnswer, folder: Path) -> list[Path]:
     """Write capacity.html, .pdf, .txt and .json; their paths."""
     content = capacity_document(answer)
-    drawn = {place.name: _chart(answer, place) for place in content.charts()}
     ended_utc = latest(
         one.result.get("manifest", {}).get("finished_utc") for one in answer.runs
     )
-    found = capacity_json(answer)
-    return write_reports(folder, _CAPACITY, content, drawn, found, ended_utc)
+    draw, found = partial(_chart, answer), capacity_json(answer)
+    return write_reports(folder, _CAPACITY, content, draw, found, ended_utc)
 
 
 def capacity_document(answer: CapacityAnswer) -> Document:
@@ -255,11 +245,12 @@ def _at_capacity(answer: CapacityAnswer) -> Iterator[Glance]:
     if (run := answer.confirmed) is None:
         return
     for title in run.operations[:_CARDS]:
-        figures = (
-            (metric.words, run.text((title, metric), has_unit=True))
-            for metric in answer.metrics
+        figures = [(one, run.readings.get((title, one))) for one in answer.metrics]
+        statistics = tuple(
+            (metric.words, metric.with_unit(figure.value if figure else None))
+            for metric, figure in figures
         )
-        yield Glance(f"{title} at the capacity", tuple(figures))
+        yield Glance(f"{title} at the capacity", statistics)
 
 
 def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
@@ -267,8 +258,7 @@ def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
     manifest = last.get("manifest", {})
     system = products(*facts_in(manifest))
     length = seconds(sum(one.measured_s for one in answer.runs))
-    ended = minute_utc(manifest.get("finished_utc") or "")
-    until = f", the last ended {ended} UTC" * bool(ended)
+    until = until_text(manifest.get("finished_utc"))
     return (
         ("Job", answer.job),
         ("Load", answer.load),
@@ -352,12 +342,8 @@ def _table(answer: CapacityAnswer) -> Table:
     has_several = any(len(one.operations) > 1 for one in made)
     has_servers = any(one.server_cpu is not None for one in made)
 
-    def figure(metric: Metric) -> Field[tuple[Tried, str]]:
-        def cell(row: tuple[Tried, str]) -> Cell:
-            text = row[0].text((row[1], metric))
-            return Cell(text, MUTED * (text == NOT_AVAILABLE))
-
-        return number(metric.title, cell)
+    def read(row: tuple[Tried, str], metric: Metric) -> Figure | None:
+        return row[0].readings.get((row[1], metric))
 
     operation: Field[tuple[Tried, str]] = column("Operation", lambda row: row[1])
     servers: Field[tuple[Tried, str]]
@@ -370,7 +356,7 @@ def _table(answer: CapacityAnswer) -> Table:
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         *[operation] * has_several,
-        *map(figure, answer.metrics),
+        *metric_columns(answer.metrics, read),
         number("client CPU (%)", lambda row: percent(row[0].client_cpu, 0)),
         *[servers] * has_servers,
         column("Why not", lambda row: _why(row[0])),

@@ -5,8 +5,9 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -29,7 +30,7 @@ from ldapslam.reports.document import (
     section,
     table,
 )
-from ldapslam.reports.figures import Key, Metric, Readings
+from ldapslam.reports.figures import Figure, Key, Metric
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -40,6 +41,7 @@ from ldapslam.reports.typeset import (
     verdict_cell,
 )
 from ldapslam.studies.baseline import Baseline, figures_of
+from ldapslam.studies.figures import metric_columns
 from ldapslam.studies.gate import (
     ANSWERS,
     CANNOT_TELL,
@@ -323,7 +325,6 @@ def write_gate(answer: GateAnswer, folder: Path) -> list[Path]:
     """Write gate.html, .pdf, .txt, .json, .md, .tap, junit.xml and badge.svg; their
     paths."""
     content = gate_document(answer)
-    drawn = {place.name: _chart(answer, place) for place in content.charts()}
     texts = {
         "junit.xml": junit(answer),
         f"{GATE}.md": markdown(answer),
@@ -331,8 +332,8 @@ def write_gate(answer: GateAnswer, folder: Path) -> list[Path]:
         "badge.svg": badge(f"gate {answer.job}", answer.answer.answer, _BADGE_COLOURS),
     }
     ended_utc = latest(one.ended_utc for one in answer.runs)
-    found = gate_json(answer)
-    return write_reports(folder, GATE, content, drawn, found, ended_utc, texts)
+    draw, found = partial(_chart, answer), gate_json(answer)
+    return write_reports(folder, GATE, content, draw, found, ended_utc, texts)
 
 
 def gate_json(answer: GateAnswer) -> dict[str, Any]:
@@ -672,68 +673,39 @@ def _numbered(answer: GateAnswer) -> Iterator[tuple[int | None, Made]]:
         yield from ((number if counts else None, one) for one in pair)
 
 
-class _Row(NamedTuple):
-    """A run's figures of an operation; the run is named only with its first
-    operation."""
-
-    pair: str
-    made: Made | None
-    operation: str
-    readings: Readings
-
-
-def _rows(answer: GateAnswer) -> Iterator[_Row]:
-    operations = list(dict.fromkeys(one.operation for one in answer.answer.figures))
+def _runs(answer: GateAnswer) -> Table:
+    figures = answer.answer.figures
+    operations = list(dict.fromkeys(one.operation for one in figures))
     made = [(str(pair or NOTHING), one) for pair, one in _numbered(answer)]
+    meaning = f"of the pair; {NOTHING}: it does not count."
     if answer.baseline is not None:
+        meaning = f"of the new run; {NOTHING}: of the baseline, or it does not count."
         made[:0] = [
             (NOTHING, Made(OLD, one.run_id, "PASS", (), True, readings=one.readings))
             for one in answer.baseline.runs
         ]
-    for pair, run in made:
-        yield _Row(pair, run, next(iter(operations), ""), run.readings)
-        for operation in operations[1:]:
-            yield _Row("", None, operation, run.readings)
 
+    def read(row: tuple[str, Made, str], metric: Metric) -> Figure | None:
+        return row[1].readings.get((row[2], metric))
 
-def _figure_of_run(metric: Metric) -> Field[_Row]:
-    def value(row: _Row) -> Cell:
-        reading = row.readings.get((row.operation, metric))
-        if reading is None or reading.value is None:
-            return Cell(NOT_AVAILABLE, MUTED, reading.needs if reading else "")
-        return Cell(metric.text(reading.value))
-
-    return number(metric.title, value)
-
-
-def _runs(answer: GateAnswer) -> Table:
-    figures = answer.answer.figures
-    metrics = dict.fromkeys(one.metric for one in figures)
-    is_one = len({one.operation for one in figures}) < 2
-    operation: Field[_Row] = column("Operation", lambda row: row.operation)
-
-    def of_run(title: str, of: Callable[[Made], Cell | str]) -> Field[_Row]:
-        return column(title, lambda row: of(row.made) if row.made else "")
-
-    meaning = f"of the pair; {NOTHING}: it does not count."
-    if answer.baseline is not None:
-        meaning = f"of the new run; {NOTHING}: of the baseline, or it does not count."
+    operation: Field[tuple[str, Made, str]] = column("Operation", lambda row: row[2])
     return table(
         "gate-runs",
         "All runs, in the order in which they were made",
-        _rows(answer),
-        column("No.", lambda row: row.pair),
-        of_run("Side", lambda one: one.side),
-        *([] if is_one else [operation]),
-        *(_figure_of_run(one) for one in metrics),
-        of_run(
-            "Verdict",
-            lambda one: Cell(_COUNTS) if one.uncertain else verdict_cell(one.verdict),
-        ),
-        of_run("Run", lambda one: one.run_id or NOTHING),
+        [(pair, run, title) for pair, run in made for title in operations or [""]],
+        column("No.", lambda row: row[0]),
+        column("Side", lambda row: row[1].side),
+        *[operation] * (len(operations) > 1),
+        *metric_columns(dict.fromkeys(one.metric for one in figures), read),
+        column("Verdict", lambda row: _verdict(row[1])),
+        column("Run", lambda row: row[1].run_id or NOTHING),
         notes=(f"No.: {meaning}", *_why(answer.runs)),
         limit=500,
     )
+
+
+def _verdict(run: Made) -> Cell:
+    return Cell(_COUNTS) if run.uncertain else verdict_cell(run.verdict)
 
 
 def _why(runs: Sequence[Made]) -> Iterator[str]:

@@ -40,6 +40,7 @@ from ldapslam.reports.document import (
 )
 from ldapslam.reports.figures import (
     METRICS,
+    Figure,
     Metric,
     Readings,
     figures_in,
@@ -52,6 +53,7 @@ from ldapslam.reports.typeset import (
     minute_utc,
     verdict_cell,
 )
+from ldapslam.studies.figures import metric_columns
 from ldapslam.studies.job_groups import Load, key_of, load_of, names_of
 from ldapslam.studies.report import latest, write_reports
 
@@ -303,11 +305,10 @@ def _job(
 def _runs(
     name: str, operation: str, runs: Sequence[Run], series: Sequence[Series]
 ) -> Table:
-    values = {
-        (run.run_id, one.title): value
-        for one in series
-        for run, value in zip(one.runs, one.values, strict=True)
-    }
+    def read(run: Run, metric: Metric) -> Figure | None:
+        is_valid = run.verdict != "INVALID"
+        return run.readings.get((operation, metric)) if is_valid else None
+
     shown = runs[-_SHOWN:]
     left_out = len(runs) - len(shown)
     return table(
@@ -317,15 +318,7 @@ def _runs(
         column("Began (UTC)", lambda run: minute_utc(run.t0_utc)),
         column("Run", lambda run: Cell(run.run_id, link=run.report)),
         column("Verdict", lambda run: verdict_cell(run.verdict)),
-        *(
-            number(
-                one.metric.title,
-                lambda run, one=one: one.metric.text(  # type: ignore[misc]
-                    values.get((run.run_id, one.title))
-                ),
-            )
-            for one in series
-        ),
+        *metric_columns([one.metric for one in series], read),
         notes=[f"{left_out} runs before: history.json has them."] * (left_out > 0),
     )
 
@@ -374,14 +367,17 @@ def write_history(
 ) -> list[Path]:
     """Write history.html, .pdf, .txt and .json; their paths."""
     content = history_document(runs, series)
-    drawn = {
-        place.name: _chart(of_metric, place)
+    charted = {
+        place: of_metric
         for number, name in enumerate(sorted({one.job for one in runs}))
         for place, of_metric in _charts(number, [s for s in series if s.job == name])
     }
     found = history_json(runs, series)
     last_utc = latest(one.t0_utc for one in runs)
-    return write_reports(folder, HISTORY, content, drawn, found, last_utc)
+    return write_reports(
+        *(folder, HISTORY, content),
+        *(lambda place: _chart(charted[place], place), found, last_utc),
+    )
 
 
 def _charts(

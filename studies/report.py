@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from ldapslam.reports.typeset import (
     verdict_cell,
 )
 from ldapslam.studies.answer import Answer, Mean, PointAnswer, Run, curve
-from ldapslam.studies.figures import Column
+from ldapslam.studies.figures import Column, figure_cell, metric_columns
 from ldapslam.studies.points import files_of
 from ldapslam.studies.study_file import JOB
 
@@ -67,7 +68,7 @@ def study_document(answer: Answer, compared: Comparisons | None = None) -> Docum
             ("Axes", ", ".join(answer.study.labels)),
             ("Points", f"{len(answer.points)}, {_of_each(answer.study.repeats)}"),
             ("Order", f"{answer.study.order}, seed {answer.study.seed}"),
-            ("Runs made", str(len(made)) + _until(_ended_utc(answer))),
+            ("Runs made", str(len(made)) + until_text(_ended_utc(answer))),
         ),
         sections=(
             *section("table", "Answer", _table(answer)),
@@ -87,26 +88,26 @@ def write_study(
 ) -> list[Path]:
     """Write the reports; their paths."""
     content = study_document(answer, compared)
-    drawn = {place.name: _chart(answer, place) for place in content.charts()}
-    found = answer_json(answer, compared)
-    return write_reports(folder, STUDY, content, drawn, found, _ended_utc(answer))
+    draw, found = partial(_chart, answer), answer_json(answer, compared)
+    return write_reports(folder, STUDY, content, draw, found, _ended_utc(answer))
 
 
 def write_reports(
     folder: Path,
     stem: str,
     content: Document,
-    drawn: Mapping[str, str],
+    draw: Callable[[ChartPlace], str],
     found: Mapping[str, Any],
     ended_utc: str | None,
     more: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """HTML, PDF, text and JSON of what many runs have found, of which the last ended
-    then, and `more` texts by their file's name; their paths."""
+    then, and `more` texts by their file's name; their paths. `draw` makes charts."""
     from ldapslam.reports.formats.html import render_html
     from ldapslam.reports.formats.pdf import render_pdf
     from ldapslam.reports.formats.text import render_text
 
+    drawn = {place.name: draw(place) for place in content.charts()}
     document = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     files = {
         f"{stem}.html": render_html(content, drawn).encode(),
@@ -155,10 +156,8 @@ def _statement(answer: Answer) -> str:
     return f"{runs}; {points or 'all points PASS'}."
 
 
-def _until(ended_utc: str | None) -> str:
-    if ended_utc is None:
-        return ""
-    return f", the last ended {minute_utc(ended_utc)} UTC"
+def until_text(ended_utc: str | None) -> str:
+    return f", the last ended {minute_utc(ended_utc)} UTC" if ended_utc else ""
 
 
 #: More of them would push the answer off its page.
@@ -264,15 +263,11 @@ def _points(answer: Answer) -> Blocks:
         for name in answer.study.labels
     ]
 
-    def mean(metric: Metric) -> Field[tuple[PointAnswer, str]]:
-        def cell(row: tuple[PointAnswer, str]) -> Cell:
-            found = row[0].figures.get(metric.name_of(row[1]))
-            return _mean(metric, found)
-
-        return number(metric.title, cell)
+    def read(row: tuple[PointAnswer, str], metric: Metric) -> Mean | None:
+        return row[0].figures.get(metric.name_of(row[1]))
 
     def interval(row: tuple[PointAnswer, str]) -> str:
-        found = row[0].figures.get(THROUGHPUT.name_of(row[1]))
+        found = read(row, THROUGHPUT)
         if found is None or found.interval is None:
             return NOT_AVAILABLE
         return " to ".join(map(THROUGHPUT.text, found.interval[1:]))
@@ -285,9 +280,9 @@ def _points(answer: Answer) -> Blocks:
         column("Operation", lambda row: row[1]),
         column("Verdict", lambda row: verdict_cell(row[0].verdict)),
         number("valid runs", lambda row: f"{len(row[0].valid)} of {len(row[0].runs)}"),
-        mean(THROUGHPUT),
+        *metric_columns((THROUGHPUT,), read),
         number("95 % interval (/s)", interval),
-        *map(mean, (METRICS["p50"], _P99, ERRORS)),
+        *metric_columns((METRICS["p50"], _P99, ERRORS), read),
         notes=(
             "The interval is Student's t over the runs of the point: it has what "
             "differs between runs. n/a: one run, or too few requests.",
@@ -398,7 +393,7 @@ def _ours(answer: Answer, row: _Row, text: str) -> Cell:
     # of several jobs, each has its own operations
     if found is None and answer.study.jobs is not None and row.point.valid:
         return Cell(NOTHING, MUTED)
-    return _mean(Column.of(text).metric, found)
+    return figure_cell(Column.of(text).metric, found)
 
 
 def _each(row: _Row, text: str) -> str:
@@ -423,12 +418,6 @@ def _comparison(compared: Comparisons | None) -> Blocks:
         # the runs have a table of the study's
         for found in tables_of(one.comparison)[1:]
     )
-
-
-def _mean(metric: Metric, found: Mean | None) -> Cell:
-    if found is None:
-        return Cell(NOT_AVAILABLE, MUTED)
-    return Cell(metric.text(found.value))
 
 
 def _runs(answer: Answer) -> Table:

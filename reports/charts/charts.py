@@ -18,11 +18,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, islice
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
+
+import numpy as np
 
 from ldapslam.reports.charts.chart_data import (
     PANELS,
@@ -542,17 +544,12 @@ def draw_lines(
 
 
 def _draw_line(axes: Axes, line: Line, number: int) -> None:
-    spans = [
-        [value - (value if low is None else low) for _, value, low, _ in line.points],
-        [
-            (value if high is None else high) - value
-            for _, value, _, high in line.points
-        ],
-    ]
+    # an end that is None is NaN, and drawn at the value
+    xs, ys, lows, highs = np.array(line.points, np.float64).T
     axes.errorbar(
-        [place for place, *_ in line.points],
-        [value for _, value, *_ in line.points],
-        yerr=spans,
+        xs,
+        ys,
+        yerr=np.nan_to_num([ys - lows, highs - ys]),
         linestyle="-" if line.is_joined else "none",
         marker=_MARKERS[number % len(_MARKERS)],
         markersize=3.5,
@@ -560,15 +557,9 @@ def _draw_line(axes: Axes, line: Line, number: int) -> None:
         color=SERIES[number % len(SERIES)],
         label=line.label,
     )
-    marked = list(compress(line.points, line.crossed))
-    axes.plot(
-        [place for place, *_ in marked],
-        [value for _, value, *_ in marked],
-        linestyle="none",
-        marker="x",
-        markersize=7,
-        color=ALARM,
-    )
+    marked = np.array(line.crossed or [False] * len(xs), np.bool_)
+    look: Any = {"linestyle": "none", "marker": "x", "markersize": 7, "color": ALARM}
+    axes.plot(xs[marked], ys[marked], **look)
 
 
 @dataclass(frozen=True, slots=True)
