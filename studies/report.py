@@ -71,7 +71,7 @@ def study_document(answer: Answer, compared: Comparisons | None = None) -> Docum
             ("Runs made", str(len(made)) + until_text(_ended_utc(answer))),
         ),
         sections=(
-            *section("table", "Answer", _table(answer)),
+            *section("table", "Answer", *_tables(answer)),
             *section("points", "Points", *_points(answer)),
             *section("comparison", "Comparison", *_comparison(compared)),
             *section("runs", "Runs", _runs(answer)),
@@ -258,10 +258,9 @@ def _points(answer: Answer) -> Blocks:
             [t for t in answer.operations if t in one.operations] or [NOTHING]
         )
     ]
-    axes = [
-        column(name, lambda row, name=name: str(row[0].point.values[name]))  # type: ignore[misc]
-        for name in answer.study.labels
-    ]
+
+    def axis(name: str) -> Field[tuple[PointAnswer, str]]:
+        return column(name, lambda row: str(row[0].point.values[name]))
 
     def read(row: tuple[PointAnswer, str], metric: Metric) -> Mean | None:
         return row[0].figures.get(metric.name_of(row[1]))
@@ -276,7 +275,7 @@ def _points(answer: Answer) -> Blocks:
         "study-points",
         "Points: means over their valid runs",
         rows,
-        *axes,
+        *map(axis, answer.study.labels),
         column("Operation", lambda row: row[1]),
         column("Verdict", lambda row: verdict_cell(row[0].verdict)),
         number("valid runs", lambda row: f"{len(row[0].valid)} of {len(row[0].runs)}"),
@@ -299,13 +298,13 @@ def _drawn_axes(answer: Answer) -> dict[str, Sequence[Value]]:
     return {one: of for one, of in answer.study.labels.items() if one != JOB}
 
 
-#: Maximum number of figures of a table with columns for published figures.
+#: Figures of a table: with the runs of each, and what was published, more are too wide.
 _SIDE_BY_SIDE = 3
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of the study's table: a point, what was published of it, or both."""
+    """A row of the study's table: a point, what was published of it, or both."""
 
     values: Mapping[str, Published]
     point: PointAnswer | None
@@ -327,52 +326,28 @@ def _rows(answer: Answer, of: StudyTable) -> list[_Row]:
     return rows
 
 
-def _table(answer: Answer) -> Table | None:
+def _tables(answer: Answer) -> Iterator[Table]:
     if (of := answer.study.table) is None:
-        return None
-    axes = [
-        column(name, lambda row, name=name: str(row.values[name]))  # type: ignore[misc]
-        for name in answer.study.labels
-    ]
+        return
     notes = [f"Published: {of.source}"] if of.source else []
     if of.published:
         notes.append("What was published is of the original's size and machines.")
     if answer.study.repeats > 1:
         notes.append("Figures are means over the valid runs.")
-    rows = _rows(answer, of)
-    if len(of.columns) <= _SIDE_BY_SIDE:
+
+    def axis(name: str) -> Field[_Row]:
+        return column(name, lambda row: str(row.values[name]))
+
+    figures, rows = list(of.columns.items()), _rows(answer, of)
+    for place in range(0, len(figures), _SIDE_BY_SIDE):
         columns = [
             field
-            for name, text in of.columns.items()
+            for name, text in figures[place : place + _SIDE_BY_SIDE]
             for field in _side_by_side(answer, name, text)
         ]
-        return table("study-table", of.title, rows, *axes, *columns, notes=notes)
-    # too wide for a page: one line for what was measured, one for what was published
-    lines = [
-        (row, is_ours)
-        for row in rows
-        for is_ours in (True, False)
-        if (row.point if is_ours else row.published)
-    ]
-    return table(
-        "study-table",
-        of.title,
-        lines,
-        *((made, lambda line, of=cell: of(line[0])) for made, cell in axes),
-        column("Figures", lambda line: "measured" if line[1] else "published"),
-        *(
-            number(
-                name,
-                lambda line, name=name, text=text: (  # type: ignore[misc]
-                    _ours(answer, line[0], text)
-                    if line[1]
-                    else _published(line[0], name)
-                ),
-            )
-            for name, text in of.columns.items()
-        ),
-        notes=notes,
-    )
+        axes = map(axis, answer.study.labels)
+        caption = f"{of.title}, continued" if place else of.title
+        yield table(f"study-table-{place}", caption, rows, *axes, *columns, notes=notes)
 
 
 def _side_by_side(answer: Answer, name: str, text: str) -> Iterator[Field[_Row]]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ldapslam.cli.outcome import put_report
 from ldapslam.reports.document import BAD, CAUTION, GOOD, Table
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.typeset import figure_text
+from ldapslam.reports.typeset import NOTHING, figure_text
 from ldapslam.studies.answer import Answer, PointAnswer, Run
 from ldapslam.studies.points import Point, points_of
 from ldapslam.studies.report import study_document, write_study
 from ldapslam.studies.runner import Ended
-from ldapslam.studies.study_file import Study
+from ldapslam.studies.study_file import Study, StudyTable
 from support.invocation import with_json
 
 STUDY = Study.model_validate(
@@ -134,3 +135,24 @@ def test_reasons_of_many_points_are_short() -> None:
         reason = study_document(Answer(STUDY, points, count, 0)).reasons[0]
         assert ("limit ≤" in reason) != is_short
         assert reason.endswith("limit 2 ms; and 1 more") == is_short
+
+
+def test_figures_stand_beside_their_runs_and_what_was_published(tmp_path: Path) -> None:
+    """Three of them; a fourth has a table of its own."""
+    name = "r.search.throughput"
+    columns = {title: name for title in ("a", "b", "c", "d")}
+    published: Any = [{"clients": 1, "d": [7.0, 9.0]}, {"clients": 9, "a": 5}]
+    table = StudyTable(title="Rates", columns=columns, published=published)
+    study = STUDY.model_copy(update={"table": table})
+    runs = run("PASS", 1), run("PASS", 2, per_s=130.0)
+    answer = Answer(study, (point(ONE, *runs), point(FOUR, *runs)), 0, 0)
+    section = study_document(answer).sections[0]
+    shown = [one for one in section.blocks if isinstance(one, Table)]
+    assert [one.caption for one in shown] == ["Rates", "Rates, continued"]
+    assert [[cell.text for cell in row] for row in shown[1].rows] == [
+        ["1", "115", "100, 130", "8 (7, 9)"],
+        ["4", "115", "100, 130", NOTHING],
+        ["9", "not run", NOTHING, NOTHING],
+    ]
+    write_study(answer, tmp_path)
+    assert "<svg" in (tmp_path / "study.html").read_text()
