@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -136,10 +137,10 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
     )
 
 
-def _measure_s(run: RunRecord, ended_ns: int | None) -> tuple[float, float] | None:
+def _measure_s(run: RunRecord, ended_ns: int | None) -> tuple[float, float]:
     """Start and end of the measure phase, since T0, as planned or as the load ended."""
     if (phase := run.plan.phase("measure")) is None:
-        return None
+        return math.nan, math.nan
     end_ns = min(phase.end_ns, ended_ns or phase.end_ns)
     return phase.start_ns / NS_PER_S, end_ns / NS_PER_S
 

@@ -39,28 +39,26 @@ _ELSEWHERE = (
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One comparison."""
+class _OfValues:
+    """Of these values of axes: of a point, or those that are the same on all sides."""
 
-    #: Values of the axes that are the same on all sides.
     values: Mapping[str, Value]
-    comparison: Comparison
 
     @property
     def label(self) -> str:
-        return _label(self.values)
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class Compared(_OfValues):
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class LeftOut(_OfValues):
     """A point that is in no comparison."""
 
-    values: Mapping[str, Value]
     why: str
-
-    @property
-    def label(self) -> str:
-        return _label(self.values)
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,3 @@ def _summary(folder: Path) -> Summary | None:
     with Store.open(folder / _STORE, read_only=True) as store:
         records = store.runs(1)
         return summarise(store, records[0].run_id) if records else None
-
-
-def _label(values: Mapping[str, Value]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())

@@ -111,7 +111,9 @@ class Labs:
         else:
             self._lab.wait_in_sync(_IN_SYNC_S)
         servers = _servers(self._lab, job)
-        return replace(servers, made_of=_facts(wanted, self._lab))
+        of_program = {"version": self._lab.version(), "backend": self._lab.backend}
+        made_of = {**planned_facts(self._section, point), **of_program}
+        return replace(servers, made_of=made_of)
 
     def restart(self) -> None:
         """Restart the servers that are up; their data stay."""
@@ -173,17 +175,9 @@ def _lab_of(section: StudyLab) -> Lab:
 
 
 def planned_facts(section: StudyLab, point: Point) -> dict[str, str]:
-    """What the point's lab will be made of, but for what its program says."""
-    return _planned_facts(_changed(section, point))
-
-
-def _facts(section: StudyLab, lab: Lab) -> dict[str, str]:
-    """Without where it is: of its data, of its program."""
-    of_program = {"version": lab.version(), "backend": lab.backend}
-    return {**_planned_facts(section), **of_program}
-
-
-def _planned_facts(section: StudyLab) -> dict[str, str]:
+    """What the point's lab will be made of, without where it is, and what its program
+    says."""
+    section = _changed(section, point)
     settings = {
         f"settings · {name}": json.dumps(value)
         if isinstance(value, list)

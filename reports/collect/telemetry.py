@@ -136,18 +136,18 @@ def cpu_seconds(means: Mapping[str, float | None]) -> tuple[float, float]:
 
 def telemetry(
     series: Iterable[MonitorSeries],
-    measure_s: tuple[float, float] | None,
+    measure_s: tuple[float, float],
     held: Sequence[Threshold] = (),
 ) -> tuple[MonitorSummary, ...]:
-    """Statistics of every monitor. `measure_s`: start and end of the measure phase;
-    `held`: thresholds with `for`."""
+    """Statistics of every monitor. `measure_s`: start and end of the measure phase,
+    NaN without one; `held`: thresholds with `for`."""
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(_monitor(one, measure_s, held) for one in series)
 
 
 def _monitor(
     series: MonitorSeries,
-    measure_s: tuple[float, float] | None,
+    measure_s: tuple[float, float],
     held: Sequence[Threshold],
 ) -> MonitorSummary:
     at_s = series.at_ns / NS_PER_S
@@ -158,7 +158,7 @@ def _monitor(
     values = np.where(np.isfinite(series.values), series.values, np.nan)
     restarts = restarted_at(metrics, values)
     in_measure = _within(at_s, measure_s)
-    is_before_end = at_s < (measure_s[1] if measure_s else 0.0)
+    is_before_end = at_s < measure_s[1]
     return MonitorSummary(
         agent=series.agent,
         name=series.description.name,
@@ -230,11 +230,9 @@ def _stretches(
     at_s: Floats,
     values: Floats,
     is_rate: bool,
-    measure_s: tuple[float, float] | None,
+    measure_s: tuple[float, float],
 ) -> Iterator[Stretch]:
     """None without a value in the measure phase."""
-    if measure_s is None:
-        return
     begins_s = np.append(at_s[:1], at_s[:-1]) if is_rate else at_s
     in_measure = _within(at_s, measure_s) & _within(begins_s, measure_s)
     in_measure &= is_rate | (at_s < measure_s[1])
@@ -290,11 +288,7 @@ def _has_restarted(
     return bool(counts) and bool((values[place, counts] < values[last, counts]).any())
 
 
-def _within(
-    at_s: Floats, measure_s: tuple[float, float] | None
-) -> npt.NDArray[np.bool_]:
-    if measure_s is None or not len(at_s):
-        return np.zeros(len(at_s), bool)
+def _within(at_s: Floats, measure_s: tuple[float, float]) -> npt.NDArray[np.bool_]:
     usual_s = median(np.diff(at_s)) if len(at_s) > 1 else 0.0
     edge_s = _EDGE * usual_s
     return (at_s >= measure_s[0] - edge_s) & (at_s <= measure_s[1] + edge_s)

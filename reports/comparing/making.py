@@ -120,7 +120,12 @@ def _effective(text: str | bytes, overrides: Sequence[str]) -> dict[str, str]:
     try:
         job = load_job_text(text, file=_JOB, base=None, overrides=overrides)
     except JobErrors:
-        changes = {_CHANGES: kept} if (kept := _kept(overrides)) else {}
+        kept = [
+            _without_password(one)
+            for one in overrides
+            if not _PLACE_OF_OVERRIDE.match(one)
+        ]
+        changes = {_CHANGES: kept} if kept else {}
         of_file = {_JOB: written} if isinstance(written, Mapping) else {}
         return dict(flattened({**of_file, **changes}))
     variables = dict(written.get("vars") or {})
@@ -167,13 +172,6 @@ def _facts(summary: Summary, without_places: bool) -> Iterator[tuple[str, str]]:
     for name, text in found.items():
         if not _PLACE.fullmatch(name):
             yield name, text
-
-
-def _kept(overrides: Sequence[str]) -> list[str]:
-    """Changes of the job that are not places."""
-    return [
-        _without_password(one) for one in overrides if not _PLACE_OF_OVERRIDE.match(one)
-    ]
 
 
 def _without_password(override: str) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from ldapslam.reports.document import (
     CAUTION,
     MUTED,
     Cell,
+    Field,
     Table,
     column,
     number,
@@ -216,6 +217,9 @@ def _figures(comparison: Comparison) -> list[Table]:
 
 
 def _figures_of(title: str, baseline: str, rows: Sequence[_Row]) -> Table:
+    def judged(title: str, cell: Callable[[Finding], Cell | str]) -> Field[_Row]:
+        return number(title, lambda row: cell(row[4]) if row[4] else "")
+
     return table(
         f"comparison-{title}",
         f"{title}, against {baseline}",
@@ -223,10 +227,10 @@ def _figures_of(title: str, baseline: str, rows: Sequence[_Row]) -> Table:
         column("Metric", lambda row: row[0]),
         column("", lambda row: row[1]),
         number("value (95 %)", lambda row: _value(row[2], row[3])),
-        number("change (95 %)", lambda row: _change(row[4])),
-        number("adj. p", lambda row: _p(row[4])),
-        column("Finding", lambda row: _verdict(row[4])),
-        number("detectable", lambda row: _detectable(row[4])),
+        judged("change (95 %)", _change),
+        judged("adj. p", _p),
+        column("Finding", lambda row: _verdict(row[4]) if row[4] else ""),
+        judged("detectable", _detectable),
     )
 
 
@@ -240,9 +244,7 @@ def _value(metric: Metric, value: Measured) -> Cell:
     return Cell(f"{text} ({low} to {high})")
 
 
-def _change(finding: Finding | None) -> Cell | str:
-    if finding is None:
-        return ""
+def _change(finding: Finding) -> Cell | str:
     if finding.change is None:
         return Cell(NOT_AVAILABLE if finding.needs else NOTHING, MUTED)
     change = finding.change
@@ -256,26 +258,24 @@ def _change(finding: Finding | None) -> Cell | str:
     return f"{form.format(value)} ({low} to {high})"
 
 
-def _p(finding: Finding | None) -> str:
-    if finding is None or finding.adjusted_p is None:
+def _p(finding: Finding) -> str:
+    if finding.adjusted_p is None:
         return ""
     return "<0.001" if finding.adjusted_p < 0.001 else f"{finding.adjusted_p:.3f}"
 
 
-def _verdict(finding: Finding | None) -> Cell:
-    if finding is None:
-        return Cell("")
+def _verdict(finding: Finding) -> Cell:
     if finding.verdict == CANNOT_TELL:
         return Cell(f"{CANNOT_TELL}: needs {finding.needs}", MUTED)
     is_change = finding.verdict in (HIGHER, LOWER)
     return Cell(finding.verdict, CAUTION if is_change else "")
 
 
-def _detectable(finding: Finding | None) -> str:
+def _detectable(finding: Finding) -> str:
     """The change that would have been found where none was."""
-    if finding is None or finding.verdict != NO_DIFFERENCE:
+    if finding.verdict != NO_DIFFERENCE or finding.change is None:
         return ""
-    if finding.change is None or finding.detectable is None:
+    if finding.detectable is None:
         return ""
     amount, is_ratio = finding.detectable * 100, finding.change.is_ratio
     digits = 0 if amount >= 10 else 1 if amount >= 1 else 2

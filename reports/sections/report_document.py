@@ -418,10 +418,12 @@ def _passed(rule: Rule) -> Cell:
 
 def _results(summary: Summary) -> Blocks:
     def statistic(name: str) -> Field[OperationSummary]:
-        return number(
-            f"{name.replace('_', '.')} (ms)",
-            lambda one: _if_any(one, lambda times: statistic_cell(times, name)),
-        )
+        def cell(one: OperationSummary) -> Cell:
+            if not one.has_responses:
+                return Cell(NOTHING, MUTED, "has no response")
+            return statistic_cell(_shown_times(one), name)
+
+        return number(f"{name.replace('_', '.')} (ms)", cell)
 
     judged = _judged_statistics(summary, summary.operations)
     shown = [name for name in STATISTICS if name in (*SHOWN, "max", *judged)]
@@ -456,12 +458,6 @@ def _results(summary: Summary) -> Blocks:
         ),
     )
     return _thresholds(summary), headline, _streams(summary), _throughput(summary)
-
-
-def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell:
-    if not one.has_responses:
-        return Cell(NOTHING, MUTED, "has no response")
-    return cell(_shown_times(one))
 
 
 def _streams(summary: Summary) -> Table:

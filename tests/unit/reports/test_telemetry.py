@@ -61,7 +61,7 @@ def monitor(
     *,
     at_s: list[float] | None = None,
     took_s: Sequence[float] = (),
-    measure_s: tuple[float, float] | None = (0.0, 1e9),
+    measure_s: tuple[float, float] = (0.0, 1e9),
 ) -> MonitorSummary:
     """A monitor that read these rows, one a second; an empty row is a failure."""
     times_s = at_s if at_s is not None else [float(n) for n in range(len(rows))]
@@ -115,7 +115,7 @@ def test_figures_are_of_the_measure_phase_and_its_two_ends() -> None:
     found = only(monitor((GAUGE,), rows, at_s=at_s, measure_s=(1.0, 3.0)))
     assert (found.lowest, found.mean, found.highest) == (6, 6.5, 7)
     assert found.increase is None
-    found = only(monitor((GAUGE,), rows, measure_s=None))
+    found = only(monitor((GAUGE,), rows, measure_s=(math.nan, math.nan)))
     assert (found.lowest, found.mean, found.highest) == (None, None, None)
     assert found.points.values == (2, 6, 7, 1, 0)
 
