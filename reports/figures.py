@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.thresholds import (
@@ -36,6 +36,8 @@ _NEEDS_BATCHES, _NEEDS_TIMES = (
     f"{FEWEST_BATCHES} intervals of the measure phase with {of} in each"
     for of in ("requests", "successful requests")
 )
+LONGER = "a longer run narrows it"
+_NEEDS_REQUESTS = "requests in the measure phase"
 _NEEDS_RUNS = "repeated runs: a run has one such value"
 
 
@@ -146,6 +148,22 @@ THROUGHPUT, GOODPUT, ERRORS = (
 )
 
 
+class Range(NamedTuple):
+    """What a value may be, of the directory."""
+
+    low: float
+    high: float
+    #: Without chance.
+    least: float
+    most: float
+    #: What the value is made of, for people.
+    made_of: str = ""
+    #: And what mends that.
+    remedy: str = ""
+    #: What tells more, where chance alone leaves it open.
+    narrowed_by: str = LONGER
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A value of an operation, a stream, a server, an agent or the run."""
@@ -169,6 +187,11 @@ class Figure:
     unanswered: int = 0
     #: What is needed for the value, or for its interval; empty where both are there.
     needs: str = ""
+    #: By chance, and for what limits it; None: `interval`, or the value.
+    range: Range | None = None
+    #: What of the generator, or of what is missing, stands between the value and the
+    #: directory's.
+    limited_by: tuple[str, ...] = ()
     #: One of SUBJECTS.
     kind: str = "stream"
     #: Unit of what a monitor reads; that of others follows from the metric.
@@ -285,7 +308,7 @@ def _of_operation(one: OperationSummary) -> Iterator[Figure]:
         name = figure.statistic or figure.metric
         interval, value = one.by_batches.get(name), figure.value
         if value is None:
-            return replace(figure, needs=needs or "requests in the measure phase")
+            return replace(figure, needs=needs or _NEEDS_REQUESTS)
         if interval is None or one.batches < FEWEST_BATCHES:
             lacks = _NEEDS_TIMES if name == "mean" else _NEEDS_BATCHES
             return replace(figure, needs=lacks)
@@ -305,7 +328,10 @@ def _of_operation(one: OperationSummary) -> Iterator[Figure]:
             continue
         sample = sum(one.counts.get(name, 0) for name in every)
         share = figure(metric, share_of(metric, one.counts), sample)
-        yield by_batches(share) if metric == "errors" else share
+        needs = "successful requests" if metric == "empty" and sent else _NEEDS_REQUESTS
+        if metric == "errors" or share.value is None:
+            share = by_batches(share, needs)
+        yield share
     if not one.has_responses:
         return
     for metric in TIME_METRICS:
@@ -457,14 +483,19 @@ def _json_of(one: Figure) -> dict[str, object]:
     rest = {
         "sample": one.sample,
         "unanswered": one.unanswered,
-        "ci95": one.interval
-        and [_rounded(end) if math.isfinite(end) else None for end in one.interval[1:]],
+        "ci95": one.interval and _ends(one.interval[1:]),
+        "range": one.range and one.range.low < one.range.high and _ends(one.range[:2]),
+        "limited_by": list(one.limited_by),
         "needs": one.needs,
         "unit": one.read_unit,
         "roles": list(one.roles),
     }
     known = {name: value for name, value in rest.items() if value}
     return {"value": _rounded(one.value), **known}
+
+
+def _ends(of: Sequence[float]) -> list[float | None]:
+    return [_rounded(end) if math.isfinite(end) else None for end in of]
 
 
 def figures_in(result: Mapping[str, Any]) -> list[Figure]:
@@ -490,6 +521,7 @@ def _figure_in(name: str, one: Mapping[str, Any]) -> Figure:
         sample=one.get("sample", 0),
         unanswered=one.get("unanswered", 0),
         needs=one.get("needs", ""),
+        limited_by=tuple(one.get("limited_by", ())),
         kind=about.kind,
         read_unit=one.get("unit", ""),
         roles=tuple(one.get("roles", ())),

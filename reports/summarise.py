@@ -31,6 +31,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
+from ldapslam.reports.rules.operation_range import with_ranges
 from ldapslam.reports.rules.outages import with_outages
 from ldapslam.reports.rules.server_figures import server_figures
 from ldapslam.reports.rules.trends import trends_of
@@ -96,13 +97,10 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
     agents = tuple(
         _agent(name, evidence, measure_s) for name in sorted(collected.agents)
     )
-    figures = figures_of(streams, agents, server_figures(evidence))
-    thresholds = judge_thresholds(
-        run.plan.thresholds,
-        evidence,
-        figures,
-        blamed=verdict.blamed(rules),
-    )
+    blamed = verdict.blamed(rules)
+    measured = figures_of(streams, agents, server_figures(evidence))
+    figures = tuple(with_ranges(measured, evidence, blamed))
+    thresholds = judge_thresholds(run.plan.thresholds, evidence, figures, blamed=blamed)
     failures = servers_apart(evidence.replication)
     word, reasons = verdict.conclude(
         rules, thresholds, failures, is_aborted=run.state == "aborted"

@@ -18,31 +18,31 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ldapslam.jobs.fields.thresholds import (
     DEFAULT_THRESHOLDS,
     PERCENTILES,
     SHARES,
+    TIME_METRICS,
     UNITS,
     Threshold,
     parse_threshold,
     samples_needed,
+    share_of,
 )
 from ldapslam.reports.collect.telemetry import subjects_of
 from ldapslam.reports.collect.timeline import NS_PER_S, IntervalState
 from ldapslam.reports.collect.totals import OperationTotals, ServerTotals
 from ldapslam.reports.distribution import us_of
-from ldapslam.reports.figures import Figure, matching
+from ldapslam.reports.figures import LONGER, Figure, Range, matching
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import (
-    LONGER,
     Judged,
     OperationRange,
     Outcome,
     sooner,
 )
-from ldapslam.reports.uncertainty import share_interval
 from ldapslam.results.histogram import Histogram
 
 
@@ -130,9 +130,7 @@ def _judge(
         of = figure.title
         if figure.metric != threshold.metric:
             of += f" {figure.metric}"
-        if not threshold.is_of_stream:
-            found[of] = _judge_server(threshold, figure, evidence, blamed)
-        elif threshold.hold_ns:
+        if threshold.is_of_stream and threshold.hold_ns:
             found[of] = _judge_hold(threshold, figure.place, evidence, blamed)
         elif threshold.per:
             for part, judged in _by_part(threshold, figure, evidence, blamed):
@@ -189,19 +187,21 @@ def _by_part(
     window_s = evidence.window_of(key[0]).measure_s
     for name, totals in parts.items():
         share = totals.measured["sent"] / max(requests, 1)
-        one = OperationRange(threshold, key, totals, evidence, blamed, share)
+        one = OperationRange(key, totals, evidence, blamed, share)
         done = totals.completed_in_measure
         if not share:
             yield name, _of_nothing(threshold, done, window_s, blamed)
-        elif threshold.metric == "throughput":
-            yield name, one.rate(done / window_s if window_s else None)
-        elif threshold.metric in SHARES:
-            yield name, one.share()
-        else:
+        elif threshold.metric in TIME_METRICS:
             wanted = evidence.plan.wanted_of(key)
             times = totals.union(threshold.metric, (wanted,))
             p = PERCENTILES[threshold.statistic or ""]
-            yield name, one.percentile(us_of(times.reliable_percentile(p)))
+            yield name, one.percentile(threshold, us_of(times.reliable_percentile(p)))
+        else:
+            value = share_of("errors", totals.measured)
+            if threshold.metric == "throughput":
+                value = done / window_s if window_s else None
+            part = one.ranged(replace(figure, value=value, interval=None))
+            yield name, _judge_one(threshold, part, evidence, blamed)
 
 
 def _of_nothing(
@@ -341,35 +341,6 @@ def _unread(threshold: Threshold, figures: Sequence[Figure]) -> list[Figure]:
     ]
 
 
-def _judge_server(
-    threshold: Threshold, figure: Figure, evidence: Evidence, blamed: frozenset[str]
-) -> Judged:
-    """Judge a figure that is not of streams or operations by what it may be."""
-    if figure.value is None or figure.unit != threshold.limit_unit:
-        detail = f"needs {figure.needs}"
-        if figure.value is not None:
-            unit, limit_unit = UNITS[figure.unit], UNITS[threshold.limit_unit]
-            detail = f"it is {unit}, and is compared with {limit_unit}"
-        return Judged(Outcome.UNCERTAIN, None, "n/a", "", detail)
-    if threshold.hold_ns:
-        return _judge_readings(threshold, figure, evidence)
-    low, high = figure.interval[1:] if figure.interval else (figure.value,) * 2
-    detail, remedy = "", LONGER
-    if blamed and figure.metric == "cpu_per_operation":
-        # what agents completed is a part of it
-        low, high = 0.0, math.inf
-        detail, remedy = "the generator was at fault", sooner(evidence)
-    shown, text = threshold.format(figure.value), ""
-    if low < high:
-        upper = "any" if math.isinf(high) else threshold.format(high)
-        text = f"{threshold.format(low)} to {upper}"
-    met = {threshold.holds(end) for end in (low, high)}
-    if len(met) == 1:
-        outcome = Outcome.MET if met == {True} else Outcome.MISSED
-        return Judged(outcome, figure.value, shown, text)
-    return Judged(Outcome.UNCERTAIN, figure.value, shown, text, detail, remedy)
-
-
 def _judge_readings(threshold: Threshold, figure: Figure, evidence: Evidence) -> Judged:
     """Judge a threshold with `for` on what a monitor reads."""
     stretches = [
@@ -443,76 +414,50 @@ def _judge_one(
     evidence: Evidence,
     blamed: frozenset[str],
 ) -> Judged:
-    value = figure.value
+    """Judge a figure by what it may be."""
+    value, is_of_stream = figure.value, threshold.is_of_stream
     totals = evidence.collected.operations.get(figure.place)
-    if totals is not None:
-        one = OperationRange(threshold, figure.place, totals, evidence, blamed)
-        if threshold.metric in ("throughput", "goodput"):
-            return one.rate(value)
-        if threshold.metric in SHARES:
-            return one.share()
-        if threshold.metric in ("response_time", "service_time"):
-            if threshold.statistic in PERCENTILES and threshold.comparison[0] == "<":
-                return one.percentile(value)
-            if threshold.statistic == "mean" and threshold.metric == "response_time":
-                return one.mean(value)
-    if value is None:
-        detail = f"needs {figure.needs}" if figure.needs else ""
-        if figure.is_too_small:
-            return Judged(Outcome.UNCERTAIN, None, "n/a", "", detail, LONGER)
-        shown = "n/a" if detail else threshold.format(None)
-        return Judged(Outcome.MISSED, None, shown, "", detail)
-    outcome = Outcome.MET if threshold.holds(value) else Outcome.MISSED
-    known = Judged(outcome, value, threshold.format(value), "")
-    if threshold.metric == "outage":
-        return _judge_outage(threshold, known, evidence, figure.subject)
-    if threshold.metric == "unsent" and outcome is Outcome.MISSED:
-        return _judge_unsent(threshold, known, evidence, figure.subject, blamed)
-    return known
-
-
-def _judge_outage(
-    threshold: Threshold, known: Judged, evidence: Evidence, stream: str
-) -> Judged:
-    """Uncertain where the directory may have been away while nobody looked."""
-    outage = evidence.outage_of(stream)
-    longest_s, total_s = evidence.unseen_s(stream)
-    window_s = evidence.window_of(stream).measure_s or math.inf
-    most = {
-        "longest": (outage.longest_s[1] + longest_s) * 1e6,
-        "total": (outage.total_s[1] + total_s) * 1e6,
-        "share": outage.share[1] + total_s / window_s,
-    }[threshold.statistic or "total"]
-    if known.outcome is not Outcome.MET or threshold.holds(most):
-        return known._replace(detail=outage.text)
-    detail, remedy = "no request was sent meanwhile", "send requests more often"
-    if outage.stalled_s or longest_s:
-        detail = "the generator stood still meanwhile, or intervals are missing"
-        remedy = sooner(evidence)
-    return known._replace(
-        outcome=Outcome.UNCERTAIN,
-        range=f"up to {threshold.format(most)}",
-        detail=detail,
-        remedy=remedy,
+    is_of_share = figure.metric in ("response_time", "service_time") and (
+        threshold.statistic in PERCENTILES and threshold.comparison.startswith("<")
     )
-
-
-def _judge_unsent(
-    threshold: Threshold,
-    known: Judged,
-    evidence: Evidence,
-    stream: str,
-    blamed: frozenset[str],
-) -> Judged:
-    """Judge a limit that is exceeded: chance, and a generator that stood still, excuse
-    it."""
-    if blamed or evidence.has_stalled_at_end(stream):
-        return known._replace(
-            outcome=Outcome.UNCERTAIN,
-            detail="the generator was at fault",
-            remedy=sooner(evidence),
+    if is_of_stream and totals is not None and is_of_share:
+        whole = OperationRange(figure.place, totals, evidence, blamed)
+        return whole.percentile(threshold, value)
+    if value is None:
+        is_open = not is_of_stream or figure.is_too_small or figure.metric in SHARES
+        return Judged(
+            Outcome.UNCERTAIN if is_open else Outcome.MISSED,
+            None,
+            "n/a" if figure.needs else threshold.format(None),
+            "",
+            f"needs {figure.needs}" if figure.needs else "",
+            LONGER if figure.is_too_small else "",
         )
-    due = evidence.arrivals_of(stream)
-    if share_interval(known.value or 0.0, due).low <= threshold.limit:
-        return known._replace(outcome=Outcome.MET)
-    return known._replace(detail="no connection was free: these still waited")
+    if figure.unit != threshold.limit_unit:
+        unit, limit_unit = UNITS[figure.unit], UNITS[threshold.limit_unit]
+        detail = f"it is {unit}, and is compared with {limit_unit}"
+        return Judged(Outcome.UNCERTAIN, None, "n/a", "", detail)
+    if threshold.hold_ns:
+        return _judge_readings(threshold, figure, evidence)
+    low, high = figure.interval[1:] if figure.interval else (value, value)
+    found = figure.range or Range(low, high, value, value)
+    text = ""
+    if found.low < found.high:
+        upper = "any" if math.isinf(found.high) else threshold.format(found.high)
+        text = f"{threshold.format(found.low)} to {upper}"
+    outcome = _outcome(threshold, found[:2])
+    detail, remedy = found.made_of, found.remedy
+    if outcome is Outcome.UNCERTAIN:
+        remedy = found.narrowed_by
+        if figure.limited_by and (
+            blamed or _outcome(threshold, found[2:4]) is Outcome.UNCERTAIN
+        ):
+            detail, remedy = ", ".join(figure.limited_by), sooner(evidence)
+    return Judged(outcome, value, threshold.format(value), text, detail, remedy)
+
+
+def _outcome(threshold: Threshold, ends: Sequence[float]) -> Outcome:
+    met = {threshold.holds(one) for one in ends}
+    if len(met) == 2:
+        return Outcome.UNCERTAIN
+    return Outcome.MET if met == {True} else Outcome.MISSED

@@ -8,7 +8,7 @@ at work, else it would look slower the sooner it was through.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -304,14 +304,17 @@ class Evidence:
         window_s, clients = self.window_of(stream).measure_s, planned.clients
         if planned.model != "closed" or not clients or not window_s:
             return 0.0
-        lags_ns = sum(
-            totals.union(lag, OUTCOMES).sum_ns
-            for (name, _), totals in self.collected.operations.items()
-            if name == stream
-            for lag in GENERATOR_LAGS
-        )
-        share: float = lags_ns / NS_PER_S / (clients * window_s)
+        share: float = self._lags_ns[stream] / NS_PER_S / (clients * window_s)
         return min(0.99, share)
+
+    @cached_property
+    def _lags_ns(self) -> Counter[str]:
+        """Stream -> sum of the generator's lags."""
+        found: Counter[str] = Counter()
+        for (stream, _), totals in self.collected.operations.items():
+            for lag in GENERATOR_LAGS:
+                found[stream] += totals.union(lag, OUTCOMES).sum_ns
+        return found
 
     @cached_property
     def missing_share(self) -> float:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a figure of an operation may be, against a limit. Pure.
+"""What figures of an operation may be, and what of the generator limits them. Pure.
 
-A percentile is judged by the share of requests above its limit: `p99 < 5ms` says that
-at most 1 % are. Failures, dropped arrivals and requests without a response are above
-every limit. The worst case takes times as they were measured, and missing intervals as
-above the limit. The best case takes away
+Rates, shares and means have ranges that no threshold changes. A percentile is judged by
+the share of requests above its limit: `p99 < 5ms` says that at most 1 % are. Failures,
+dropped arrivals and requests without a response are above every limit. The worst case
+takes times as they were measured, and missing intervals as above the limit. The best
+case takes away
 
 - requests that were sent late. A response time without its send lag is above the limit
   only if the service time is, or the response time exceeds the limit by more than the
@@ -18,7 +19,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -26,7 +28,7 @@ from ldapslam.base.causes import LOSS_CAUSES, causes_text
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.fields.remedies import BOUND_BEFORE, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
-from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, Threshold
+from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, TIME_METRICS, Threshold
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.totals import (
     BatchTotals,
@@ -35,6 +37,7 @@ from ldapslam.reports.collect.totals import (
     unanswered,
 )
 from ldapslam.reports.distribution import us_of
+from ldapslam.reports.figures import LONGER, Figure, Range
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.uncertainty import (
     BATCHES,
@@ -55,7 +58,7 @@ _OUTSIDE = ("failed", "dropped")
 _SLACK = 1e-12
 #: Times a percentile, or a part of it: no sample of that size wanders so far by chance.
 _FAR = 2.0
-LONGER = "a longer run narrows it"
+AT_FAULT = "the generator was at fault"
 #: Times as long as a run was: more is not proposed.
 _MOST_TIMES = 100
 
@@ -114,12 +117,68 @@ def batches_of(totals: OperationTotals, evidence: Evidence) -> list[BatchTotals]
     ]
 
 
+def with_ranges(
+    figures: Iterable[Figure], evidence: Evidence, blamed: frozenset[str]
+) -> Iterator[Figure]:
+    """Yield the figures with what they may be, and what limits that; `blamed`: rules
+    about the generator that fail."""
+    ranges = {
+        key: OperationRange(key, totals, evidence, blamed)
+        for key, totals in evidence.collected.operations.items()
+    }
+    for one in figures:
+        if one.kind == "stream" and one.place in ranges:
+            yield ranges[one.place].ranged(one)
+        elif one.metric == "cpu_per_operation" and blamed and one.value is not None:
+            # what agents completed is a part of it
+            any_time = Range(0.0, math.inf, 0.0, math.inf)
+            yield replace(one, range=any_time, limited_by=(AT_FAULT,))
+        elif one.metric == "outage":
+            yield _outage(one, evidence)
+        elif one.metric == "unsent" and one.value is not None:
+            yield _unsent(one, one.value, evidence, blamed)
+        else:
+            yield one
+
+
+def _outage(one: Figure, evidence: Evidence) -> Figure:
+    """The directory may have been away while nobody looked."""
+    outage, low = evidence.outage_of(one.subject), one.value or 0.0
+    longest_s, total_s = evidence.unseen_s(one.subject)
+    window_s = evidence.window_of(one.subject).measure_s or math.inf
+    high = one.interval.high if one.interval else low
+    high += {
+        "longest": longest_s * 1e6,
+        "total": total_s * 1e6,
+        "share": total_s / window_s,
+    }[one.statistic or "total"]
+    if outage.stalled_s or longest_s:
+        limit = "the generator stood still meanwhile, or intervals are missing"
+        found = Range(low, high, low, high, outage.text)
+        return replace(one, range=found, limited_by=(limit,))
+    tells = "no request was sent meanwhile; send requests more often"
+    found = Range(low, high, low, low, outage.text, narrowed_by=tells)
+    return replace(one, range=found)
+
+
+def _unsent(
+    one: Figure, value: float, evidence: Evidence, blamed: frozenset[str]
+) -> Figure:
+    """Chance, and a generator that stood still, excuse some of it."""
+    if blamed or evidence.has_stalled_at_end(one.subject):
+        found = Range(0.0, value, 0.0, value)
+        return replace(one, range=found, limited_by=(AT_FAULT,))
+    least = share_interval(value, evidence.arrivals_of(one.subject)).low
+    waited = "no connection was free: these still waited"
+    return replace(one, range=Range(least, least, least, least, waited))
+
+
 class OperationRange:
-    """One operation, or a server's or an agent's part of it, against one threshold."""
+    """What figures of one operation, or of a server's or an agent's part of it, may
+    be."""
 
     def __init__(
         self,
-        threshold: Threshold,
         key: tuple[str, str],
         totals: OperationTotals,
         evidence: Evidence,
@@ -128,7 +187,6 @@ class OperationRange:
     ) -> None:
         """`part`: the share of the operation's requests that `totals` are of; its
         batches are the whole operation's."""
-        self._threshold = threshold
         self._part = part
         self._key = key
         self._totals = totals
@@ -140,10 +198,30 @@ class OperationRange:
         self._batches = batches_of(totals, evidence)
         self._losses = evidence.collected.streams[key[0]].counters
 
+    def ranged(self, figure: Figure) -> Figure:
+        """Return the figure with what limits it; a rate, a share and the mean response
+        time with its range."""
+        metric, value, found = figure.metric, figure.value, None
+        if value is None:
+            return figure
+        missing = self._evidence.missing_share
+        limits = [f"{_percent(missing)} of the intervals are missing"] * bool(missing)
+        if metric in SHARES:
+            found = self._share(metric, value, limits)
+        elif metric in ("throughput", "goodput"):
+            found = self._rate(figure, value, limits)
+        elif (metric, figure.statistic) == ("response_time", "mean"):
+            found = self._mean(figure, value, limits)
+        is_at_fault = not self._is_sound and metric != "empty"
+        if metric in TIME_METRICS:
+            is_at_fault = self._is_disturbed
+        limits += [AT_FAULT] * is_at_fault
+        return replace(figure, range=found, limited_by=tuple(limits))
+
     # Percentiles: the share of requests above the limit.
 
-    def percentile(self, value: float | None) -> Judged:
-        threshold, counts = self._threshold, self._totals.measured
+    def percentile(self, threshold: Threshold, value: float | None) -> Judged:
+        counts = self._totals.measured
         p = PERCENTILES[threshold.statistic or ""]
         allowed = 1 - p / 100
         limit_ns = threshold.limit * 1000
@@ -155,7 +233,8 @@ class OperationRange:
         if not size:
             return Judged(Outcome.UNCERTAIN, None, "no data", "", "", "was it sent?")
         above = times.beyond(limit_ns, or_at=or_at) + outside
-        sample = self._effective(limit_ns, or_at, p, size, us_of(times.percentile(p)))
+        found_us = us_of(times.percentile(p))
+        sample = self._effective(threshold, p, size, found_us)
         missing = self._evidence.missing_share
         worst = above / size * (1 - missing) + missing
         best = above / size * (1 - missing)
@@ -164,9 +243,9 @@ class OperationRange:
             reasons.append(f"{_percent(missing)} of the intervals are missing")
         if self._is_disturbed:
             best = counts["failed"] / size
-            reasons.append("the generator was at fault")
+            reasons.append(AT_FAULT)
         else:
-            on_time = self._on_time(times, limit_ns, or_at) + outside
+            on_time = self._on_time(threshold, times) + outside
             disturbed = sum(self._totals.disturbed.values()) / size
             if on_time < above:
                 reasons.append(f"{_percent((above - on_time) / size)} were sent late")
@@ -223,21 +302,22 @@ class OperationRange:
         return LONGER
 
     def _effective(
-        self, limit_ns: float, or_at: bool, p: float, size: int, value: float | None
+        self, threshold: Threshold, p: float, size: int, value: float | None
     ) -> float:
         """The effective sample of the share above the limit; 0: nothing is known.
 
         Of few above the limit the batches do not show how they hang together. They do
         at the percentile itself, unless the limit is far away from it.
         """
-        limit_us = limit_ns / 1000
-        is_far = value is None or not 1 / _FAR <= limit_us / max(value, 1e-9) <= _FAR
+        limit_ns, or_at = threshold.limit * 1000, threshold.comparison == "<"
+        ratio = threshold.limit / max(value or 0.0, 1e-9)
+        is_far = value is None or not 1 / _FAR <= ratio <= _FAR
         times = [one.times for one in self._batches]
         if sum(bool(one.sample) for one in times) < FEWEST_BATCHES:
             return size if is_far else 0
         outside = [
             sum(one.measured[name] for name in _OUTSIDE)
-            if self._threshold.metric == "response_time"
+            if threshold.metric == "response_time"
             else 0
             for one in self._batches
         ]
@@ -253,10 +333,11 @@ class OperationRange:
             found = min(found, percentile_interval(whole, times, p).effective or found)
         return min(size, self._part * found)
 
-    def _on_time(self, times: Histogram, limit_ns: float, or_at: bool) -> int:
+    def _on_time(self, threshold: Threshold, times: Histogram) -> int:
         """At least how many would be above the limit if all had been sent on time."""
+        limit_ns, or_at = threshold.limit * 1000, threshold.comparison == "<"
         above = times.beyond(limit_ns, or_at=or_at)
-        if self._threshold.metric == "service_time":
+        if threshold.metric == "service_time":
             return above
         lags = self._totals.union("send_lag", OUTCOMES)
         service = self._totals.union("service_time", (self._wanted,))
@@ -272,38 +353,27 @@ class OperationRange:
 
     # Shares of outcomes.
 
-    def share(self) -> Judged:
-        threshold, counts = self._threshold, self._totals.measured
-        some, every = SHARES[threshold.metric]
+    def _share(self, metric: str, value: float, limits: list[str]) -> Range:
+        counts = self._totals.measured
+        some, every = SHARES[metric]
         size = sum(counts[name] for name in every)
-        if not size:
-            sent = sum(counts[name] for name in SHARES["errors"][1])
-            why = f"none of {sent:,} requests succeeded" if sent else "nothing was sent"
-            return Judged(Outcome.UNCERTAIN, None, "no data", "", why)
-        amount = sum(counts[name] for name in some)
-        value = amount / size
         missing = self._evidence.missing_share
         best, worst = value * (1 - missing), value * (1 - missing) + missing
-        reasons = [f"{_percent(missing)} of the intervals are missing"] * bool(missing)
         in_doubt = sum(self._totals.disturbed[name] for name in some) / size
         if in_doubt:
             best = max(0.0, best - in_doubt)
-            reasons.append(f"{_percent(in_doubt)} while the generator was disturbed")
-        if not self._is_sound and threshold.metric != "empty":
-            best = counts["failed"] / size if threshold.metric == "errors" else 0.0
-            reasons.append("the generator was at fault")
-        # counted, not estimated: chance has no part in it
-        text = _range(best, worst) if best < worst else ""
-        detail = self._made_of() if threshold.metric == "errors" else ""
-        remedy = self._remedy() if detail else ""
-        shown = threshold.format(value)
-        if threshold.metric == "empty" and value > threshold.limit:
+            limits.append(f"{_percent(in_doubt)} while the generator was disturbed")
+        made_of = remedy = ""
+        if metric == "empty":
             planned = self._evidence.operation_plan(self._key)
+            made_of = "searches found nothing"
             remedy = empty_remedy(planned.about, counts["references"])
-            detail = "searches found nothing"
-        known = Judged(Outcome.UNCERTAIN, value, shown, text, detail, remedy)
-        ends = best, worst
-        return self._decide(known, ends, ends, reasons)
+        elif not self._is_sound:
+            best = counts["failed"] / size if metric == "errors" else 0.0
+        if metric == "errors" and (made_of := self._made_of()):
+            remedy = self._remedy()
+        # counted, not estimated: chance has no part in it
+        return Range(best, worst, best, worst, made_of, remedy)
 
     def _failures(self) -> Counter[int]:
         """Responses by their unexpected result codes."""
@@ -350,38 +420,30 @@ class OperationRange:
 
     # Rates and means.
 
-    def rate(self, value: float | None) -> Judged:
-        threshold, evidence = self._threshold, self._evidence
-        if value is None:
-            return Judged(Outcome.MISSED, None, "no data", "")
-        found = rate_interval(
-            threshold.metric, value, self._key, self._batches, evidence, self._part
+    def _rate(self, figure: Figure, value: float, limits: list[str]) -> Range:
+        evidence = self._evidence
+        found = figure.interval or rate_interval(
+            figure.metric, value, self._key, self._batches, evidence, self._part
         )
-        low, high = max(0.0, found.low), found.high
-        best = value
-        reasons: list[str] = []
-        if missing := evidence.missing_share:
-            high, best = high / (1 - missing), best / (1 - missing)
-            reasons.append(f"{_percent(missing)} of the intervals are missing")
+        there, lag = 1 - evidence.missing_share, evidence.loop_share(self._key[0])
+        high, best = (one / max(there, _SLACK) for one in (found.high, value))
         most = self._most_per_s(value)
         if not self._is_sound:
             high = best = most
-            reasons.append("the generator was at fault")
-        elif lag := evidence.loop_share(self._key[0]):
+        elif lag:
             high, best = high / (1 - lag), best / (1 - lag)
-            reasons.append(
+            limits.append(
                 f"lags of the generator were {_percent(lag)} of the clients' time"
             )
-        high, best = min(high, most), min(best, most)
-        shown = threshold.format(value)
-        upper = "any rate" if math.isinf(high) else threshold.format(high)
-        text = f"{threshold.format(low)} to {upper}"
-        known = Judged(Outcome.UNCERTAIN, value, shown, text)
-        judged = self._decide(known, (low, high), (value, best), reasons)
-        if judged.remedy == LONGER and not math.isinf(most):
-            offered = f"the stream offers {threshold.format(most)}"
-            return judged._replace(remedy=f"{offered}: ask for some percent less")
-        return judged
+        tells = self._narrowed_by
+        if tells == LONGER and not math.isinf(most):
+            tells = f"the stream offers {most:,.1f}/s: ask for some percent less"
+        low, high, best = max(0.0, found.low), min(high, most), min(best, most)
+        return Range(low, high, value, best, narrowed_by=tells)
+
+    @property
+    def _narrowed_by(self) -> str:
+        return self._evidence.outage_of(self._key[0]).text or LONGER
 
     def _most_per_s(self, value: float) -> float:
         """An open loop has no more completions than arrivals were due."""
@@ -397,52 +459,19 @@ class OperationRange:
             offered *= max(1.0, due / begun)
         return max(value, offered)
 
-    def mean(self, value: float | None) -> Judged:
-        threshold = self._threshold
-        if value is None:
-            return Judged(Outcome.MISSED, None, "n/a", "", self._made_of())
-        found = ratio_interval(
+    def _mean(self, figure: Figure, value: float, limits: list[str]) -> Range:
+        found = figure.interval or ratio_interval(
             [one.times.sum_ns / 1000 for one in self._batches],
             [one.times.total for one in self._batches],
         )
         low, high = (found.low, found.high) if found else (value, value)
-        lags = self._totals.union("send_lag", OUTCOMES)
-        reasons: list[str] = []
         best = value
         if self._is_disturbed:
             low = best = 0.0
-            reasons.append("the generator was at fault")
-        elif lag_ns := lags.mean():
+        elif lag_ns := self._totals.union("send_lag", OUTCOMES).mean():
             low, best = max(0.0, low - lag_ns / 1000), max(0.0, best - lag_ns / 1000)
-            reasons.append(
-                f"the send lag was {threshold.format(lag_ns / 1000)} on average"
-            )
-        shown = threshold.format(value)
-        text = f"{threshold.format(low)} to {threshold.format(high)}"
-        known = Judged(Outcome.UNCERTAIN, value, shown, text)
-        return self._decide(known, (low, high), (best, value), reasons)
-
-    # The range against the limit.
-
-    def _decide(
-        self,
-        known: Judged,
-        ends: tuple[float, float],
-        without_chance: tuple[float, float],
-        reasons: Sequence[str],
-    ) -> Judged:
-        """`ends` of the whole range, and of what the generator alone leaves open."""
-        holds = self._threshold.holds
-        met = {holds(one) for one in ends}
-        if met == {True}:
-            return known._replace(outcome=Outcome.MET)
-        if met == {False}:
-            return known._replace(outcome=Outcome.MISSED)
-        if self._is_sound and len({holds(one) for one in without_chance}) == 1:
-            outage = self._evidence.outage_of(self._key[0]).text
-            return known._replace(remedy=outage or LONGER)
-        remedy = sooner(self._evidence)
-        return known._replace(detail=", ".join(reasons), remedy=remedy)
+            limits.append(f"the send lag was {lag_ns / 1e6:.3f}ms on average")
+        return Range(low, high, best, value, narrowed_by=self._narrowed_by)
 
 
 def _over(threshold: Threshold) -> str:

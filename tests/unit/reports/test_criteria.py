@@ -514,7 +514,7 @@ OPERATIONS = [
         state=waited(6_000, 6_200, after_ms=4_000),
     ),
     case(
-        *("nobody tried after a failed attempt", "INVALID", "up to 4.000s"),
+        *("nobody tried after a failed attempt", "INVALID", "to 4.000s"),
         *("*.*.outage.longest < 2s", "*.*.outage.share < 30%"),
         state=waited(5_000, 9_000, through_ms=5_250),
     ),
@@ -523,7 +523,7 @@ OPERATIONS = [
         state={**waited(5_000, 8_000), 6: {}, 7: {}},
     ),
     case(
-        *("back before it was noticed", "INVALID", "up to 2.050s"),
+        *("back before it was noticed", "INVALID", "to 2.050s"),
         *("*.*.outage.longest < 2.02s", SOME),
         state=waited(5_000, 7_050, through_ms=7_000),
     ),

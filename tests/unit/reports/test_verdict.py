@@ -453,7 +453,10 @@ def failing(one: OperationRow) -> OperationRow:
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [(failing, "requests succeeded)"), (nothing, "(nothing was sent)")],
+    [
+        (failing, "(needs successful requests)"),
+        (nothing, "(needs requests in the measure phase)"),
+    ],
 )
 def test_requests_none_of_which_succeeded_were_sent_all_the_same(
     change: Callable[[OperationRow], OperationRow], reason: str
