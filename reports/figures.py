@@ -379,7 +379,7 @@ def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
         "elapsed",
         None,
         _us(elapsed_s),
-        sample=stream.count or 0,
+        sample=stream.planned.count or 0,
         needs=needs,
     )
     ranges = (

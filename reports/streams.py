@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.totals import AgentTotals
 from ldapslam.reports.distribution import Curve, Distribution
@@ -122,19 +123,7 @@ class OperationSummary:
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    name: str
-    target: str
-    #: 'open' or 'closed'.
-    model: str
-    #: Arrivals per s of an open stream, on average and at most; clients of a closed
-    #: one.
-    rate_per_s: float | None
-    peak_rate_per_s: float | None
-    clients: int | None
-    #: Sessions after which it ends; None: with the run.
-    count: int | None
-    #: 'native', or 'python': without kernel receive stamps.
-    engine: str
+    planned: PlannedStream
     window: Window
     connections: Mapping[str, int]
     #: Cause (base/causes.py) -> attempts to connect that failed.
@@ -151,6 +140,10 @@ class StreamSummary:
     #: Name in SET_UP_TIMES -> statistics of the whole run.
     set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]
+
+    @property
+    def name(self) -> str:
+        return self.planned.name
 
 
 @dataclass(frozen=True, slots=True)

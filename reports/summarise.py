@@ -153,14 +153,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         again = totals.counters["connects"] - planned.connections
         connections["reconnects"] = max(0, again)
     return StreamSummary(
-        name=name,
-        target=planned.target,
-        model=planned.model,
-        rate_per_s=planned.rate_per_s,
-        peak_rate_per_s=planned.peak_rate_per_s,
-        clients=planned.clients,
-        count=planned.count,
-        engine=planned.engine,
+        planned=planned,
         window=window,
         connections=connections,
         failure_causes=_known(totals.counters, FAILURE_CAUSES),

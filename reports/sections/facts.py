@@ -12,7 +12,6 @@ from ldapslam.reports.collect.completeness import losses_of
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import populations_of
 from ldapslam.reports.sections.appendix import products
-from ldapslam.reports.streams import StreamSummary
 from ldapslam.reports.typeset import count, grouped, number_of, seconds
 from ldapslam.results.facts import AgentFacts
 
@@ -31,7 +30,7 @@ def facts(summary: Summary) -> Facts:
         f"{seconds(summary.measure_s)} in intervals of {seconds(summary.interval_s)}"
     )
     plan = summary.run.plan
-    load = (_load(stream, plan.stream(stream.name)) for stream in summary.streams)
+    load = (_load(plan.stream(stream.name)) for stream in summary.streams)
     return (
         ("Run", f"{summary.run.run_id}, started {started}"),
         ("Measured", f"{length}, by {number_of(len(summary.run.agents), 'agent')}"),
@@ -44,29 +43,29 @@ def facts(summary: Summary) -> Facts:
     )
 
 
-def _load(stream: StreamSummary, planned: PlannedStream) -> str:
+def _load(stream: PlannedStream) -> str:
     how = ""
     if stream.model == "open" and stream.rate_per_s is not None:
         load = f"{_rate(stream)} open loop"
-        if connections := planned.connections:
+        if connections := stream.connections:
             how = f", {number_of(connections, 'connection')}"
     elif stream.clients is not None:
         load = f"{number_of(stream.clients, 'client')} closed loop"
-        if think_ns := planned.think_time_ns:
+        if think_ns := stream.think_time_ns:
             how = f", think time {format_duration(think_ns)}"
     else:
         load = stream.model
-    if requests := planned.reconnect_operations:
+    if requests := stream.reconnect_operations:
         each = "each request" if requests == 1 else f"every {requests:,} requests"
         how += f", a new connection for {each}"
-    if reconnect_ns := planned.reconnect_ns:
+    if reconnect_ns := stream.reconnect_ns:
         how += f", a new connection every {format_duration(reconnect_ns)}"
-    if arrivals := planned.arrivals:
+    if arrivals := stream.arrivals:
         how += f", {_ARRIVALS.get(arrivals, arrivals)} arrivals"
     return grouped(f"{stream.name} ({load} on {stream.target}{how})")
 
 
-def _rate(stream: StreamSummary) -> str:
+def _rate(stream: PlannedStream) -> str:
     rate = f"{stream.rate_per_s:,.6g}/s"
     peak = stream.peak_rate_per_s
     if peak is None or peak <= (stream.rate_per_s or 0) * 1.001:

@@ -467,12 +467,12 @@ def _streams(summary: Summary) -> Table:
         [
             stream
             for stream in summary.streams
-            if stream.count or stream.window.measure_s != summary.measure_s
+            if stream.planned.count or stream.window.measure_s != summary.measure_s
         ],
         column("Stream", lambda stream: stream.name),
         number(
             "sessions planned",
-            lambda stream: count(stream.count) if stream.count else NOTHING,
+            lambda stream: count(stream.planned.count or None),
         ),
         number("total time (s)", lambda stream: decimal(stream.window.elapsed_s, 3)),
         number("measured (s)", lambda stream: decimal(stream.window.measure_s, 3)),

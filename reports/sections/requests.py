@@ -307,7 +307,7 @@ _STEPS = {
 
 
 def _counter(stream: StreamSummary, key: str) -> Cell:
-    if key == "stamps_missing" and stream.engine == "python":
+    if key == "stamps_missing" and stream.planned.engine == "python":
         return Cell("all", MUTED, "driven by Python")
     if key == "outage":
         return Cell(percent(stream.outage.share[0], 3))

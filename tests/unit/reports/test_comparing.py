@@ -117,7 +117,7 @@ def scaled(summary: Summary, run_id: str, factor: float, **changes: Any) -> Summ
     streams = tuple(
         replace(
             stream,
-            count=1_000,
+            planned=replace(stream.planned, count=1_000),
             window=replace(stream.window, elapsed_s=10 * factor),
             operations=tuple(map(operation, stream.operations)),
         )

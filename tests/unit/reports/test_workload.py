@@ -147,7 +147,7 @@ def test_a_replay_ends_with_the_requests_that_agents_found_in_its_log(
     summary = summary_of(scenario, (cut, _through(1)))
     assert rule_of(summary, "intervals_complete") == (True, "0")
     assert rule_of(summary, "counts_reached") == (passed, observed)
-    assert stream(summary, "writers").count == 30
+    assert stream(summary, "writers").planned.count == 30
     bind = operation_of(summary, "writers.bind")
     assert bind.expected_codes == frozenset({49})
 
