@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from ldapslam.agent import _engine
 from ldapslam.lab.certificates import Authority
 from support.engine import MS, SERVICE_TIME, S, open_stream, run, stream
-from support.fake_ldap import FakeLdap, Peer, Request, result
+from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 
 _PERIOD_NS = 5 * MS
 #: Between two silences, which are then of different intervals.
@@ -176,3 +177,32 @@ def test_a_silence_of_one_server_of_two_is_told_of_that_server() -> None:
     }
     assert longest_ns[1] >= 400 * MS
     assert longest_ns[2] <= 200 * MS
+
+
+def test_a_connection_closed_while_idle_is_no_failed_attempt() -> None:
+    """As a balancer does with one that no request has used yet."""
+
+    def close_idle(peer: Peer) -> bool:
+        assert isinstance(peer.stream, socket.socket)
+        peer.stream.settimeout(0.15)
+        return True
+
+    def answer_late(peer: Peer, request: Request) -> bool:
+        time.sleep(0.5)
+        return answer(peer, request)
+
+    with FakeLdap(answer_late, on_connect=close_idle) as server:
+        outcome = run(
+            open_stream(
+                server.uri, 100, connections=2, in_flight=1, total_operations=1
+            ),
+            duration_ns=S,
+        )
+    assert outcome.stream_count("lost_idle") > 1
+    silences = [
+        row["silence_until_ns"] - row["silence_through_ns"]
+        for snapshot in outcome.snapshots
+        for row in snapshot["streams"]
+        if row["silence_until_ns"]
+    ]
+    assert silences == [0]

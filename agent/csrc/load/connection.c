@@ -302,10 +302,12 @@ static void
 lose(struct slam_conn *conn)
 {
     uint32_t in_flight = conn->flow->stream->settings.in_flight;
-    bool is_mute = conn->requests <= in_flight - conn->free_count;
+    uint64_t now_ns = slam_clock_mono_ns();
+    /* it was no better than a failed attempt, unless nobody used it for a while */
+    bool is_mute = conn->requests ? conn->requests <= in_flight - conn->free_count
+                                  : now_ns < conn->up_since_ns + PROBE_NS;
     bool was_idle =
         conn->loss == SLAM_CAUSE_lost_closed || conn->loss == SLAM_CAUSE_lost_reset;
-    uint64_t now_ns = slam_clock_mono_ns();
 
     for (uint32_t i = 0; i < in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
@@ -327,7 +329,6 @@ lose(struct slam_conn *conn)
                             conn->requests);
     slam_conn_move(conn, SLAM_CONN_LOSE);
     conn->server->is_mute = is_mute;
-    /* one that answered no request was no better than a failed attempt */
     if (is_mute && conn->server->wait.since_ns)
         slam_wait_failed(&conn->server->wait, now_ns, now_ns);
     if (conn->server->probe || is_mute)

@@ -101,8 +101,7 @@ void slam_conn_watch(struct slam_conn *conn);
 /* A connection was set up (its request has a transport) or failed to be. */
 void slam_conn_connected(struct slam_conn *conn, uint64_t now_ns);
 
-/* Sets the connections up again that wait for a server, if it is there; spread in
- * time. */
+/* Sets connections up again that wait for a server, spread in time, if it is there. */
 void slam_conn_follow(struct slam_server *server, uint64_t now_ns);
 
 /* Counts requests sent before now_ns - request_timeout_ns as timed out. */

@@ -268,8 +268,8 @@ slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
 }
 
 /* Records of the worker's open interval: of an operation's scheduled and dropped
- * requests; of its requests on a connection; of the first operation of a script, for a
- * session intended then; of a server. */
+ * requests; of its requests on a connection; of the first operation of a script; of a
+ * server. */
 static inline struct slam_op_record *
 slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
 {
