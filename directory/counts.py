@@ -25,11 +25,11 @@ from ldapslam.directory.control_connection import (
     text_of,
     texts_of,
 )
-from ldapslam.jobs.replay.log import REQUESTS
+from ldapslam.jobs.fields.thresholds import COUNTED_KINDS
 from ldapslam.results.facts import Reading
 
 #: Kinds of requests, as the reconciliation has them (RFC 4511).
-KINDS = tuple(sorted(REQUESTS))
+KINDS = tuple(sorted(COUNTED_KINDS))
 
 _OPERATIONS_DN = "cn=Operations,cn=Monitor"
 _START_DN = "cn=Start,cn=Time,cn=Monitor"

@@ -21,6 +21,7 @@ from ldapslam.jobs.fields.thresholds import (
     SET_UP_METRICS,
     SHARES,
     STATISTICS,
+    SUBJECTS,
     TIME_METRICS,
     FigureName,
     parse_name,
@@ -189,8 +190,7 @@ class Figure:
     needs: str = ""
     #: By chance, and for what limits it; None: `interval`, or the value.
     range: Range | None = None
-    #: What of the generator, or of what is missing, stands between the value and the
-    #: directory's.
+    #: What, other than chance, may make the value differ from the directory's.
     limited_by: tuple[str, ...] = ()
     #: One of SUBJECTS.
     kind: str = "stream"
@@ -244,6 +244,34 @@ def figures_of(
     of_streams = (figure for stream in streams for figure in _of_stream(stream))
     of_agents = (figure for agent in agents for figure in _of_agent(agent))
     return (*of_streams, *servers, *of_agents)
+
+
+def figures_of_run(
+    figures: Sequence[Figure], streams: Iterable[StreamSummary], measure_s: float | None
+) -> Iterator[Figure]:
+    """Yield the figures of all operations together, with the sums of their ranges;
+    rates are over the whole measure phase."""
+    whole_s = measure_s or 1.0
+    at_work = {one.name: (one.window.measure_s or 0.0) / whole_s for one in streams}
+    for metric, of in SUBJECTS["run"].metrics.items():
+        every = matching(FigureName(metric=metric), figures)
+        parts = [(one, one.value) for one in every if one.value is not None]
+        sample = sum(one.sample for one, _ in parts)
+        rows = []
+        for one, value in parts:
+            weight = {
+                "per_s": at_work[one.subject],
+                "share": one.sample / max(sample, 1),
+            }.get(of.unit, 1)
+            ends = (one.range or Range(value, value, value, value))[:4]
+            rows.append([weight * each for each in (value, *ends)])
+        limits = dict.fromkeys(text for one, _ in parts for text in one.limited_by)
+        found = Figure("", "*", metric, None, None, needs=_NEEDS_REQUESTS, kind="run")
+        if rows:
+            value, low, high, least, most = map(sum, zip(*rows, strict=True))
+            found = replace(found, value=value, needs="", sample=sample)
+            found = replace(found, range=Range(low, high, least, most))
+        yield replace(found, limited_by=tuple(limits))
 
 
 #: Title of an operation, or a stream's name, and metric.
@@ -354,16 +382,10 @@ def _of_times(
         **times.percentiles_us,
     }
     for statistic in STATISTICS:
-        yield Figure(
-            stream,
-            operation,
-            metric,
-            statistic,
-            values[statistic],
-            sample=times.sample,
-            unanswered=times.unanswered,
-            needs="" if values[statistic] is not None else times.needs(statistic),
-        )
+        needs = "" if values[statistic] is not None else times.needs(statistic)
+        one = Figure(stream, operation, metric, statistic, values[statistic])
+        one = replace(one, sample=times.sample, unanswered=times.unanswered)
+        yield replace(one, needs=needs)
 
 
 def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
@@ -371,27 +393,19 @@ def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
         yield from _of_operation(operation)
     for metric in SET_UP_METRICS:
         yield from _of_times(stream.name, "*", metric, stream.set_up[metric])
-    outage, elapsed_s = stream.outage, stream.window.elapsed_s
+    place, outage, elapsed_s = (
+        (stream.name, "*"),
+        stream.outage,
+        stream.window.elapsed_s,
+    )
     needs = "the stream's count to be reached" if elapsed_s is None else _NEEDS_RUNS
-    yield Figure(
-        stream.name,
-        "*",
-        "elapsed",
-        None,
-        _us(elapsed_s),
-        sample=stream.planned.count or 0,
-        needs=needs,
-    )
-    ranges = (
-        tuple(length_s * 1e6 for length_s in outage.longest_s),
-        tuple(length_s * 1e6 for length_s in outage.total_s),
-        outage.share,
-    )
-    for statistic, (least, most) in zip(OUTAGE_STATISTICS, ranges, strict=True):
-        interval = Estimate(least, least, most) if most else None
-        yield Figure(stream.name, "*", "outage", statistic, least, interval)
-    yield Figure(stream.name, "*", "unsent", None, stream.unsent)
-    yield Figure(stream.name, "*", "loop_share", None, stream.loop_share)
+    elapsed = Figure(*place, "elapsed", None, _us(elapsed_s), needs=needs)
+    yield replace(elapsed, sample=stream.planned.count or 0)
+    values = outage.longest_s[0] * 1e6, outage.total_s[0] * 1e6, outage.share[0]
+    for statistic, value in zip(OUTAGE_STATISTICS, values, strict=True):
+        yield Figure(*place, "outage", statistic, value)
+    yield Figure(*place, "unsent", None, stream.unsent)
+    yield Figure(*place, "loop_share", None, stream.loop_share)
 
 
 def _of_agent(agent: AgentSummary) -> Iterator[Figure]:
@@ -460,11 +474,10 @@ def combined(figures: Sequence[Figure]) -> float | None:
 def key_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
     """Return name -> value of the figures of operations that a message about the run
     has."""
-    metrics = [METRICS[name] for name in ("throughput", "errors", "p50", "p99")]
     return {
         one.name: _rounded(one.value)
         for (_, metric), one in readings_of(figures).items()
-        if metric in metrics
+        if metric.name in ("throughput", "errors", "p50", "p99")
     }
 
 

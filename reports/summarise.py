@@ -26,7 +26,7 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.digest import altered_of
 from ldapslam.reports.distribution import Distribution, curve, distribution
-from ldapslam.reports.figures import figures_of
+from ldapslam.reports.figures import figures_of, figures_of_run
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
@@ -99,7 +99,8 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
     )
     blamed = verdict.blamed(rules)
     measured = figures_of(streams, agents, server_figures(evidence))
-    figures = tuple(with_ranges(measured, evidence, blamed))
+    ranged = tuple(with_ranges(measured, evidence, blamed))
+    figures = (*figures_of_run(ranged, streams, measure_s), *ranged)
     thresholds = judge_thresholds(run.plan.thresholds, evidence, figures, blamed=blamed)
     failures = servers_apart(evidence.replication)
     word, reasons = verdict.conclude(

@@ -44,7 +44,7 @@ from ldapslam.reports.typeset import (
     verdict_cell,
 )
 from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
-from ldapslam.studies.figures import Column, metric_columns
+from ldapslam.studies.figures import metric_columns
 from ldapslam.studies.report import latest, until_text, write_reports
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Tried:
     @property
     def throughput_per_s(self) -> float | None:
         """Throughput of all operations."""
-        return Column.of("throughput").read(self.result) if self.result else None
+        return self._highest("run.throughput")
 
     @property
     def measured_s(self) -> float:

@@ -19,8 +19,9 @@ from typing import Any, BinaryIO
 from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.base.errors import TargetError
 from ldapslam.jobs.fields.result_codes import NAMES
+from ldapslam.jobs.fields.thresholds import COUNTED_KINDS
 from ldapslam.jobs.replay import ds389
-from ldapslam.jobs.replay.log import REQUESTS, Clock
+from ldapslam.jobs.replay.log import Clock
 from ldapslam.results.records import Metric
 
 _CHUNK_BYTES = 1 << 20
@@ -64,7 +65,7 @@ class LogMonitor(Monitor):
         super().__init__(name, every_ns)
         self.metrics = (
             Metric("connects", "1", "counter"),
-            *(Metric(kind, "operations", "counter") for kind in REQUESTS),
+            *(Metric(kind, "operations", "counter") for kind in COUNTED_KINDS),
             Metric("results", "1", "counter"),
             *(Metric(_result(code), "1", "counter") for code in NAMES),
             Metric(_result(None), "1", "counter"),

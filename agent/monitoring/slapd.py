@@ -31,15 +31,13 @@ from ldapslam.agent.monitoring.reading import (
     time_s,
 )
 from ldapslam.base.errors import TargetError
+from ldapslam.jobs.fields.thresholds import COUNTED_KINDS
 
 _BASE = "cn=Monitor"
 _START = f"cn=Start,cn=Time,{_BASE}"
 _DATABASES = f"cn=Databases,{_BASE}"
 
-#: Of RFC 4511; slapd calls one otherwise.
-_OPERATIONS = (
-    "bind unbind search compare modify modify_dn add delete abandon extended".split()
-)
+#: What slapd calls otherwise.
 _NAMES = {"modify_dn": "modrdn"}
 _FIGURES = columns_of("slapd")
 _MDB = _FIGURES.pop("database")
@@ -120,7 +118,7 @@ def _operations() -> list[Source]:
         )
         for rdn, kind in (
             ("", "operations"),
-            *((f"cn={_NAMES.get(kind, kind)},", kind) for kind in _OPERATIONS),
+            *((f"cn={_NAMES.get(kind, kind)},", kind) for kind in COUNTED_KINDS),
         )
         for word in ("Initiated", "Completed")
     ]

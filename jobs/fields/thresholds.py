@@ -21,17 +21,8 @@ KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
 #: Kind, in reports, of what a Python class records.
 PYTHON_KIND = "python"
 #: Requests that servers count by themselves.
-COUNTED_KINDS = (
-    "search",
-    "compare",
-    "bind",
-    "add",
-    "modify",
-    "delete",
-    "modify_dn",
-    "extended",
-    "unbind",
-    "abandon",
+COUNTED_KINDS = tuple(
+    "search compare bind add modify delete modify_dn extended abandon unbind".split()
 )
 #: Name -> percentile, in the order of every table.
 PERCENTILES = {
@@ -191,9 +182,14 @@ _OF_AGENTS = {
         missing_intervals="intervals that it did not report",
     ),
 }
+_OF_RUN = {
+    **{name: _OF_OPERATIONS[name] for name in ("throughput", "goodput", "errors")},
+    **_COUNTS,
+}
 #: What figures may be of. Monitors have other metrics, too: what they read.
 SUBJECTS = {
     "stream": SubjectType("readers.search", METRICS),
+    "run": SubjectType("run", _OF_RUN),
     "directory": SubjectType("directory(replica)", _OF_MONITORS),
     "host": SubjectType(
         "host(supplier)",
@@ -253,13 +249,16 @@ EXAMPLE = "readers.search.response_time.p99 < 5ms"
 
 def figure_rows() -> Iterator[tuple[str, str, str]]:
     """Yield the name of a figure of each metric, its unit, and what it is."""
+    seen: set[str] = set()
     for subject in SUBJECTS.values():
         for name, metric in subject.metrics.items():
             place = "readers.*" if name in STREAM_METRICS else subject.example
             is_time = metric.statistics == STATISTICS
             statistic = ("p99",) if is_time else metric.statistics[:1]
             if name not in _OF_MONITORS:
-                yield ".".join((place, name, *statistic)), metric.unit, metric.about
+                about = "likewise" if metric.about in seen else metric.about
+                seen.add(metric.about)
+                yield ".".join((place, name, *statistic)), metric.unit, about
 
 
 #: What is compared may have anything in brackets.
@@ -521,6 +520,7 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
     metrics = SUBJECTS[kind].metrics if kind in SUBJECTS else {}
     last = rest.rpartition(".")[2]
     may_be_stream = not metrics or last in METRICS or last in STATISTICS
+    may_be_stream = may_be_stream and not (kind == "run" and rest in metrics)
     if (subject is None and may_be_stream) or (has_any_names and not metrics):
         # a stream, or an operation, may have the name of a kind
         return _stream_name(text, has_any_names)

@@ -20,11 +20,6 @@ from ldapslam.jobs.operations.connection import WHO_AM_I
 
 NS_PER_S = 1_000_000_000
 
-#: Events that are requests; the names are those of the job file's operations.
-REQUESTS = tuple(
-    "search compare bind add modify delete modify_dn extended abandon unbind".split()
-)
-
 SCOPES = {0: "base", 1: "one", 2: "sub", 3: "children"}
 _START_TLS = "1.3.6.1.4.1.1466.20037"
 
@@ -37,7 +32,7 @@ class Event:
     time_ns: int
     #: The server's number of the connection, unique until the server restarts.
     connection: int
-    #: One of REQUESTS, or 'open', 'close', 'result', 'detail'.
+    #: One of COUNTED_KINDS, or 'open', 'close', 'result', 'detail'.
     what: str
     #: The operation's number in its connection; -1 for open and close.
     number: int = -1

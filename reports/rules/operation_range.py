@@ -146,19 +146,17 @@ def _outage(one: Figure, evidence: Evidence) -> Figure:
     outage, low = evidence.outage_of(one.subject), one.value or 0.0
     longest_s, total_s = evidence.unseen_s(one.subject)
     window_s = evidence.window_of(one.subject).measure_s or math.inf
-    high = one.interval.high if one.interval else low
-    high += {
-        "longest": longest_s * 1e6,
-        "total": total_s * 1e6,
-        "share": total_s / window_s,
+    high = {
+        "longest": (outage.longest_s[1] + longest_s) * 1e6,
+        "total": (outage.total_s[1] + total_s) * 1e6,
+        "share": outage.share[1] + total_s / window_s,
     }[one.statistic or "total"]
     if outage.stalled_s or longest_s:
         limit = "the generator stood still meanwhile, or intervals are missing"
         found = Range(low, high, low, high, outage.text)
         return replace(one, range=found, limited_by=(limit,))
     tells = "no request was sent meanwhile; send requests more often"
-    found = Range(low, high, low, low, outage.text, narrowed_by=tells)
-    return replace(one, range=found)
+    return replace(one, range=Range(low, high, low, low, outage.text, "", tells))
 
 
 def _unsent(
@@ -196,6 +194,7 @@ class OperationRange:
         self._is_disturbed = "generator_disturbed" in blamed
         self._wanted = evidence.plan.wanted_of(key)
         self._batches = batches_of(totals, evidence)
+        self._narrowed_by = evidence.outage_of(key[0]).text or LONGER
         self._losses = evidence.collected.streams[key[0]].counters
 
     def ranged(self, figure: Figure) -> Figure:
@@ -441,10 +440,6 @@ class OperationRange:
         low, high, best = max(0.0, found.low), min(high, most), min(best, most)
         return Range(low, high, value, best, narrowed_by=tells)
 
-    @property
-    def _narrowed_by(self) -> str:
-        return self._evidence.outage_of(self._key[0]).text or LONGER
-
     def _most_per_s(self, value: float) -> float:
         """An open loop has no more completions than arrivals were due."""
         evidence, stream = self._evidence, self._key[0]
@@ -460,11 +455,7 @@ class OperationRange:
         return max(value, offered)
 
     def _mean(self, figure: Figure, value: float, limits: list[str]) -> Range:
-        found = figure.interval or ratio_interval(
-            [one.times.sum_ns / 1000 for one in self._batches],
-            [one.times.total for one in self._batches],
-        )
-        low, high = (found.low, found.high) if found else (value, value)
+        low, high = figure.interval[1:] if figure.interval else (value, value)
         best = value
         if self._is_disturbed:
             low = best = 0.0

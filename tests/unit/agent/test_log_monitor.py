@@ -11,8 +11,8 @@ import pytest
 
 from ldapslam.agent.monitoring.log import Follower, LogMonitor
 from ldapslam.base.errors import TargetError
+from ldapslam.jobs.fields.thresholds import COUNTED_KINDS
 from ldapslam.jobs.replay import ds389, openldap
-from ldapslam.jobs.replay.log import REQUESTS
 
 LOGS = sorted(
     path
@@ -213,7 +213,7 @@ def test_counts_are_those_of_a_replay_of_the_same_log(
     monitor = monitored(followed, "openldap" if form is openldap else "389ds")
     append(followed, text if text.endswith("\n") else f"{text}\n")
     found = counts(monitor)
-    for kind in REQUESTS:
+    for kind in COUNTED_KINDS:
         assert found.get(kind, 0) == events[kind], kind
     assert found.get("results", 0) == events["result"]
     assert found.get("connects", 0) == events["open"]

@@ -13,6 +13,7 @@ from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.run_plan import plan_document
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.sections.report_document import document
 from support.figures import value_of
@@ -479,6 +480,8 @@ def test_a_generator_at_fault_leaves_rates_open_but_not_result_codes() -> None:
     summary = summary_of(busy)
     assert summary.verdict == "INVALID"
     assert summary.thresholds[0].outcome == "uncertain"
+    rate = result_of(summary)["figures"]["run.throughput"]
+    assert rate["limited_by"][-1] == "the generator was at fault"
     failing = summary_of(replace(busy, failing=0.9, thresholds=()))
     assert failing.verdict == "FAIL"
     assert "noSuchObject" in failing.reasons[0]
