@@ -141,11 +141,11 @@ class Clock:
         self, day: str, time: str, fraction: str | None, zone: str
     ) -> int | None:
         """The time of a stamp in ISO form, with the digits behind its second."""
-        self.is_coarse = fraction is None
         try:
             moment = datetime.fromisoformat(f"{day}T{time}{zone}")
         except ValueError:
             return None
+        self.is_coarse = fraction is None
         return int(moment.timestamp()) * NS_PER_S + int((fraction or "").ljust(9, "0"))
 
 

@@ -26,7 +26,7 @@ _STRING = r'(?! *#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
 _AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
 _WHOLE = re.compile(rf" *([{MASK_CLASS}]) *(?=,|$)")
 _WHOLE_RDNS = (VARIABLE, PARENT, *FILES)
-_PART = re.compile(r" *([^=+]+?) *= *((?:[^\\+]|\\.)*?) *(?:\+|\Z)", re.DOTALL)
+_PART = re.compile(r" *([^=+]+?) *= *((?:[^\\+]|\\.?)*?) *(?:\+|\Z)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _SPECIAL = frozenset(b',+"\\<>;=#\0')
 #: The RDNs of trees that are the server itself.

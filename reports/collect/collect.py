@@ -412,8 +412,9 @@ class _Collector:
                 place = server, reports.indexes[reports.slot[report]]
                 responses = Responses(*times)
                 others = totals.responses.get(place, responses)
-                totals.down_ns[place] += down_ns
                 totals.responses[place] = responses.with_others(others)
+                if down_ns:
+                    totals.down_ns[place] += down_ns
             for time, packed in window.set_ups.items():
                 if (chosen := is_theirs[packed.rows]).any():
                     totals.set_up[time].add_block(packed.read(chosen))

@@ -262,16 +262,23 @@ class Evidence:
             for one in (waiting[0] - 1, waiting[0])
         )
 
-    def usual_response_s(self, stream: str) -> float:
-        """Return the usual response time of the most frequent operation."""
-        return max(self._usual_s[stream], default=(0, 0.0))[1]
+    def usual_response_s(self, stream: str, server: str = "") -> float:
+        """Return the usual response time of the most frequent operation; of a slower
+        server, its lower quartile, which what waited for a silence to end hardly
+        moves."""
+        of_all = max(self._usual_s[stream], default=(0, 0.0))[1]
+        own_ns = [
+            totals.servers[server].times["response_time"].percentile(25) or 0
+            for (name, _), totals in self.collected.operations.items()
+            if name == stream and server in totals.servers
+        ]
+        return max(of_all, *(time_ns / NS_PER_S for time_ns in own_ns), 0.0)
 
-    def long_response_s(self, stream: str) -> float:
+    def long_response_s(self, stream: str, server: str = "") -> float:
         """Return a time that no usual response takes."""
         slowest_s = max((time_s for _, time_s in self._usual_s[stream]), default=0.0)
-        return max(
-            _USUAL_TIMES * self.usual_response_s(stream), _SLOW_TIMES * slowest_s
-        )
+        usual_s = self.usual_response_s(stream, server)
+        return max(_USUAL_TIMES * usual_s, _SLOW_TIMES * slowest_s)
 
     @cached_property
     def _usual_s(self) -> Mapping[str, list[tuple[int, float]]]:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from ldapslam.base.causes import LOSS_CAUSES, causes_text
+from ldapslam.base.causes import WITH_REQUESTS, causes_text
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.fields.remedies import BOUND_BEFORE, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
@@ -195,7 +195,6 @@ class OperationRange:
         self._wanted = evidence.plan.wanted_of(key)
         self._batches = batches_of(totals, evidence)
         self._narrowed_by = evidence.outage_of(key[0]).text or LONGER
-        self._losses = evidence.collected.streams[key[0]].counters
 
     def ranged(self, figure: Figure) -> Figure:
         """Return the figure with what limits it; a rate, a share and the mean response
@@ -403,8 +402,10 @@ class OperationRange:
                 said[code_name(code)] = f' ("{text}")'
         for name in ("timed_out", "unresolved"):
             parts[counter_title(name)] += counts[name]
-        if losses := causes_text(self._losses, LOSS_CAUSES):
-            said[counter_title("unresolved")] = f" (connections lost: {losses})"
+        if self._part == 1:
+            counters = self._evidence.totals_of(self._key[0]).counters
+            if losses := causes_text(counters, WITH_REQUESTS):
+                said[counter_title("unresolved")] = f" (connections lost: {losses})"
         texts = [
             f"{number:,} {name}{said.get(name, '')}"
             for name, number in parts.most_common(4)

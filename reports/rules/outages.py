@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldapslam.reports.collect.timeline import NS_PER_S
+from ldapslam.reports.collect.totals import Responses
 from ldapslam.reports.rules.evidence import Evidence, chains
 from ldapslam.reports.streams import Outage
 
@@ -62,18 +63,36 @@ def with_outages(evidence: Evidence) -> Evidence:
 
 def _outage_of(evidence: Evidence, stream: str) -> Outage:
     """Each figure is the highest of any server."""
-    servers = {server for server, _ in evidence.totals_of(stream).responses}
-    outages = [_outage_at(evidence, stream, server) for server in sorted(servers)]
+    totals = evidence.totals_of(stream)
+    responses: defaultdict[str, dict[int, Responses]] = defaultdict(dict)
+    for (server, index), one in totals.responses.items():
+        responses[server][index] = one
+    downs_ns: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for (server, index), down_ns in totals.down_ns.items():
+        downs_ns[server][index] = down_ns
+    outages = [
+        _outage_at(evidence, (stream, server), downs_ns[server], of_server)
+        for server, of_server in sorted(responses.items())
+    ]
     if not outages:
         return Outage()
     ranges = [(one.longest_s, one.total_s, one.share) for one in outages]
     longest_s, total_s, share = map(tuple, np.max(ranges, axis=0).tolist())
     stalled_s = max(one.stalled_s for one in outages)
-    text = max(outages, key=lambda one: one.longest_s).text
+    longest = max(outages, key=lambda one: one.longest_s)
+    worst = max(outages, key=lambda one: one.total_s)
+    text = "; ".join(filter(None, dict.fromkeys((longest.text, worst.text))))
     return Outage(longest_s, total_s, share, stalled_s, text)
 
 
-def _outage_at(evidence: Evidence, stream: str, server: str) -> Outage:
+def _outage_at(
+    evidence: Evidence,
+    place: tuple[str, str],
+    downs_ns: Mapping[int, int],
+    responses: Mapping[int, Responses],
+) -> Outage:
+    """Return the outage of a stream's server; both mappings are by interval."""
+    stream, server = place
     window_s = evidence.window_of(stream).measure_s
     planned = evidence.run.plan.stream(stream)
     connections = planned.connections
@@ -84,12 +103,11 @@ def _outage_at(evidence: Evidence, stream: str, server: str) -> Outage:
         return Outage()
     down_s = {
         index: min(down_ns / NS_PER_S / connections, _length_s(evidence, index))
-        for (of, index), down_ns in evidence.totals_of(stream).down_ns.items()
-        if of == server
+        for index, down_ns in downs_ns.items()
     }
     # nobody knows when the server was back before a client that backs off tried it
     backs_off = bool(planned.reconnect_wait_ns)
-    silences = list(_silences(evidence, stream, server))
+    silences = list(_silences(evidence, place, responses))
     outages = [
         (0.0, 0.0, 0.0),
         *_downs(evidence, down_s, math.inf if backs_off else _NOTICED_S),
@@ -156,11 +174,12 @@ def _downs(
         yield max(length_s - noticed_s, 0.0), length_s, start_ns / NS_PER_S
 
 
-def _silences(evidence: Evidence, stream: str, server: str) -> Iterator[Silence]:
+def _silences(
+    evidence: Evidence, place: tuple[str, str], responses: Mapping[int, Responses]
+) -> Iterator[Silence]:
     """Yield what may be outages: silences of the measure phase that every agent of the
     stream reported."""
-    of_all = evidence.totals_of(stream).responses
-    responses = {index: one for (of, index), one in of_all.items() if of == server}
+    stream, _ = place
     start_ns = evidence.collected.measure_start_ns
     end_ns = evidence.collected.measure_end_ns
     if not responses or start_ns is None or end_ns is None:
@@ -168,8 +187,8 @@ def _silences(evidence: Evidence, stream: str, server: str) -> Iterator[Silence]
     planned = evidence.run.plan.stream(stream)
     start_ns = max(start_ns, planned.start_ns)
     end_ns = min(end_ns, planned.end_ns or end_ns)
-    usual_s = evidence.usual_response_s(stream)
-    least_s = max(_LEAST_SILENCE_S, evidence.long_response_s(stream))
+    usual_s = evidence.usual_response_s(*place)
+    least_s = max(_LEAST_SILENCE_S, evidence.long_response_s(*place))
     found, last_ns = [], 0
     for _, one in sorted(responses.items()):
         # agents that wait for nothing now may have had responses

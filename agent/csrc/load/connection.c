@@ -179,7 +179,7 @@ slam_conn_follow(struct slam_server *server, uint64_t now_ns)
     uint64_t spread_ns = server->waiting_count * FOLLOW_NS;
     struct slam_conn *conn;
 
-    if (server->probe || (server->is_mute && server->up_ns + PROBE_NS > now_ns))
+    if (server->is_mute && server->up_ns + PROBE_NS > now_ns)
         return;
     while ((conn = STAILQ_FIRST(&server->waiting)) != NULL) {
         STAILQ_REMOVE_HEAD(&server->waiting, in_waiting);

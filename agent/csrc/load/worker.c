@@ -58,13 +58,14 @@ close_server(struct slam_server *server, uint64_t now_ns)
     struct slam_wait *wait = &server->wait;
     /* those of a trace are due later */
     bool replaces = server->in_state[SLAM_CONN_REPLACING] && !flow->stream->trace;
+    bool has_ended =
+        flow->ended || (flow->sessions_left == 0 && flow->backlog_len == 0);
 
     slam_server_tally(server, now_ns);
     if (server->in_flight == 0) {
         if (server->in_state[SLAM_CONN_UNABLE])
             slam_wait_forget(wait, 0);
-        else if (slam_flow_is_over(flow) ||
-                 !(server->in_state[SLAM_CONN_DOWN] || replaces))
+        else if (has_ended || !(server->in_state[SLAM_CONN_DOWN] || replaces))
             slam_wait_end(wait, record, wait->given_up_ns ? wait->given_up_ns : now_ns);
         else if (!wait->since_ns)
             wait->since_ns = now_ns;
@@ -329,7 +330,8 @@ static void
 run_flows(struct slam_worker *worker, uint64_t now_ns, uint64_t run_end_ns)
 {
     for (size_t i = 0; i < worker->server_count; i++) {
-        slam_conn_follow(&worker->servers[i], now_ns);
+        if (!worker->servers[i].probe)
+            slam_conn_follow(&worker->servers[i], now_ns);
         slam_conn_expire(&worker->servers[i], now_ns);
     }
     drain_ready(worker);

@@ -502,6 +502,13 @@ OPERATIONS = [
             ),
         )
     ),
+    case(
+        *("one of two servers, slower than the other", "PASS", ""),
+        "*.*.outage.longest < 1s",
+        change=more(servers={"ldap://a": (0.9, 1), "ldap://b": (0.1, 1_000)}),
+        state=waited(5_000, 6_200),
+        stream=TWO,
+    ),
     case("silent for half a second", "PASS", "", state=waited(5_210, 5_710)),
     case(
         *("silent between two requests", "INVALID", "send requests more often"),
