@@ -5,7 +5,7 @@ intervals.csv: one row for each interval, agent and operation, and server where 
 has several: what got to none has a row without one. An empty field is a statistic that
 does not exist: no value, too few for the percentile, or one that lies among the
 requests without an answer, which rank above every time. A name that a spreadsheet would
-compute begins with an apostrophe.
+compute begins with an apostrophe. Times are named as figures are, in us.
 
 monitors.csv: every reading of every monitor, one row for each metric. Values are as
 they were read: counters are not yet rates. A reading that failed is one row with its
@@ -56,7 +56,7 @@ def interval_columns() -> tuple[str, ...]:
     times = (
         name
         for metric, percentiles in _TIMES.items()
-        for name in (*(f"{metric}_p{p}_us" for p in percentiles), f"{metric}_max_us")
+        for name in (*(f"{metric}.p{p}" for p in percentiles), f"{metric}.max")
     )
     return (*_INTERVAL_KEY, "measured", *OPERATION_COUNTERS, *times)
 
