@@ -69,7 +69,7 @@ LOSS_CAUSES = {
     "lost_notice": "after a notice of disconnection",
     "lost_invalid": "after an invalid response",
 }
-#: Of these, the ones that leave requests without a response.
+#: Losses that leave requests without a response.
 WITH_REQUESTS = {
     name: words for name, words in LOSS_CAUSES.items() if name != "lost_idle"
 }

@@ -40,7 +40,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class _OfValues:
-    """Of these values of axes: of a point, or those that are the same on all sides."""
+    """Values of axes: those of a point, or what all sides have in common."""
 
     values: Mapping[str, Value]
 

@@ -211,7 +211,7 @@ class _MemberPoint:
 
     completed: float = 0
     times: Histogram = field(default_factory=Histogram)
-    #: Of an agent: the length of its intervals, and the highest of its shares.
+    #: The length of an agent's intervals, and its highest shares.
     wall_ns: float = 0
     shares: dict[str, float] = field(default_factory=dict)
 

@@ -84,10 +84,10 @@ class Series:
     send_lag_p99_us: Values = field(default_factory=list)
     #: Response times by HEAT_EDGES_US.
     heat: list[tuple[int, ...] | None] = field(default_factory=list)
-    #: Of a stream: on average over each interval (see ServiceSlots), and at its end.
+    #: A stream's gauges: the mean of each interval (see ServiceSlots), and at its end.
     in_flight: Values = field(default_factory=list)
     backlog: Values = field(default_factory=list)
-    #: Of an agent: in the busiest worker and the busiest interval of the point.
+    #: An agent's: in the busiest worker and the busiest interval of the point.
     busy_share: Values = field(default_factory=list)
     run_queue_share: Values = field(default_factory=list)
     #: Name of a list above -> its envelope, where points are of several intervals.
