@@ -47,6 +47,8 @@ class Outage:
     stalled_s: float = 0.0
     #: The longest that is certain, for people; empty without one.
     text: str = ""
+    #: When each that is certain began, in s since T0, and what it was, for people.
+    events: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

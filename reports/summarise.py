@@ -14,7 +14,7 @@ from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.replication import servers_apart
-from ldapslam.reports.collect.telemetry import telemetry, with_restarts
+from ldapslam.reports.collect.telemetry import restarts_of, telemetry, with_found
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan, with_facts
 from ldapslam.reports.collect.totals import (
     GENERATOR_LAGS,
@@ -32,7 +32,7 @@ from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.operation_range import with_ranges
-from ldapslam.reports.rules.outages import with_outages
+from ldapslam.reports.rules.outages import outages_of, with_outages
 from ldapslam.reports.rules.server_figures import server_figures
 from ldapslam.reports.rules.trends import trends_of
 from ldapslam.reports.streams import (
@@ -132,7 +132,9 @@ def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Su
         clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
         monitors=evidence.monitors,
         trends=trends_of(collected.timeline, evidence.streams, monitors),
-        events=with_restarts(events, monitors, run.t0_utc),
+        events=with_found(
+            events, [*restarts_of(monitors), *outages_of(evidence)], run.t0_utc
+        ),
     )
 
 

@@ -367,22 +367,26 @@ def _points(at_s: Floats, values: Floats) -> Points:
     return Points(tuple(xs), tuple(ys))
 
 
-def with_restarts(
-    events: Iterable[EventRecord],
-    monitors: Iterable[MonitorSummary],
-    t0_utc: str | None,
+#: Time in s since T0, kind and text.
+Found = tuple[float, str, str]
+
+
+def restarts_of(monitors: Iterable[MonitorSummary]) -> Iterator[Found]:
+    """Yield when restarts were noticed."""
+    for one in monitors:
+        for at_s in one.restarts_s:
+            yield at_s, "server_restarted", f"{one.name} was restarted"
+
+
+def with_found(
+    events: Iterable[EventRecord], found: Iterable[Found], t0_utc: str | None
 ) -> tuple[EventRecord, ...]:
-    """The run's events, and when restarts were noticed, in the order of time."""
-    found = list(events)
+    """The run's events, and those that its measurements show, in the order of time."""
+    every = list(events)
     if t0_utc is not None:
         t0 = datetime.fromisoformat(t0_utc)
-        found += [
-            EventRecord(
-                utc_text(t0 + timedelta(seconds=at_s)),
-                "server_restarted",
-                f"{one.name} was restarted",
-            )
-            for one in monitors
-            for at_s in one.restarts_s
+        every += [
+            EventRecord(utc_text(t0 + timedelta(seconds=at_s)), kind, text)
+            for at_s, kind, text in found
         ]
-    return tuple(sorted(found, key=lambda event: event.at_utc))
+    return tuple(sorted(every, key=lambda event: event.at_utc))

@@ -13,6 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from heapq import nlargest
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ _SHORTEST_OUTAGE_S = 0.999
 #: share of what is possible, as are 9 of 10 outages that begin between two requests.
 _LEAST_SILENCE_S = 0.01
 _LEAST_SHARE = 0.1
+#: The longest ones of a server.
+_MOST_EVENTS = 100
 #: The possible length is shown, too, where it is longer than the certain one by this.
 _WIDE = 1.02
 
@@ -49,6 +52,8 @@ class Silence(NamedTuple):
     stalled_s: float
 
 
+#: An outage's length that is certain and that is possible, and its start, in s.
+Length = tuple[float, float, float]
 #: Length of a silence and the span that it is of.
 Piece = tuple[float, tuple[int, int]]
 
@@ -59,6 +64,13 @@ def with_outages(evidence: Evidence) -> Evidence:
     return replace(
         evidence, outages={name: _outage_of(evidence, name) for name in streams}
     )
+
+
+def outages_of(evidence: Evidence) -> Iterator[tuple[float, str, str]]:
+    """Yield the outages that are certain, as events: start, kind and text."""
+    for stream, outage in evidence.outages.items():
+        for at_s, text in outage.events:
+            yield at_s, "outage", f"{stream}: {text}"
 
 
 def _outage_of(evidence: Evidence, stream: str) -> Outage:
@@ -82,7 +94,8 @@ def _outage_of(evidence: Evidence, stream: str) -> Outage:
     longest = max(outages, key=lambda one: one.longest_s)
     worst = max(outages, key=lambda one: one.total_s)
     text = "; ".join(filter(None, dict.fromkeys((longest.text, worst.text))))
-    return Outage(longest_s, total_s, share, stalled_s, text)
+    events = tuple(event for one in outages for event in one.events)
+    return Outage(longest_s, total_s, share, stalled_s, text, events)
 
 
 def _outage_at(
@@ -116,25 +129,43 @@ def _outage_at(
             for one in silences
         ),
     ]
-    least_s, most_s, at_s = max(outages)
+    least_s, _, at_s = max(outages)
     certain = ((one.certain_s, one.certain_ns) for one in silences)
     possible = ((one.possible_s, one.possible_ns) for one in silences)
     total_s = (
         _total_s(evidence, {} if backs_off else down_s, certain),
         _total_s(evidence, down_s, possible),
     )
-    text = ""
-    if least_s:
-        end = f" to {most_s:.3g} s" if most_s > _WIDE * least_s else " s"
-        text = f"unavailable for {least_s:.3g}{end} from about {at_s:+.3g} s"
-        text = f"{server} {text}".lstrip()
+    text = f"{_words(server, max(outages))} from about {at_s:+.3g} s" if least_s else ""
     return Outage(
         longest_s=(least_s, max(most for _, most, _ in outages)),
         total_s=total_s,
         share=(min(1.0, total_s[0] / window_s), min(1.0, total_s[1] / window_s)),
         stalled_s=max((one.stalled_s for one in silences), default=0.0),
         text=text,
+        events=tuple(_events(server, outages, evidence.plan.interval_s)),
     )
+
+
+def _words(server: str, length_s: Length) -> str:
+    least_s, most_s, _ = length_s
+    end = f" to {most_s:.3g} s" if most_s > _WIDE * least_s else " s"
+    return f"{server} unavailable for {least_s:.3g}{end}".lstrip()
+
+
+def _events(
+    server: str, outages: Iterable[Length], interval_s: float
+) -> Iterator[tuple[float, str]]:
+    """Yield outages that are certain; connections that were down, by interval, and a
+    silence may be the same."""
+    found: list[Length] = []
+    for one in sorted(outages, key=lambda one: one[2]):
+        if found and one[2] <= sum(found[-1][1:]) + interval_s:
+            found[-1] = max(found[-1], one)
+        elif one[0]:
+            found.append(one)
+    for one in nlargest(_MOST_EVENTS, found):
+        yield one[2], _words(server, one)
 
 
 def _total_s(
@@ -160,7 +191,7 @@ def _length_s(evidence: Evidence, index: int) -> float:
 
 def _downs(
     evidence: Evidence, down_s: dict[int, float], noticed_s: float
-) -> Iterator[tuple[float, float, float]]:
+) -> Iterator[Length]:
     """Yield how long connections were down, at least and at most, and when it began."""
     is_out = {
         index

@@ -910,6 +910,16 @@ def test_a_threshold_is_judged_over_its_range(
     assert says in "; ".join(summary.reasons)
 
 
+def test_each_outage_that_is_certain_is_an_event() -> None:
+    downs = {second: {"down_ns": 5 * NS_PER_S} for second in (5, 6)}
+    state = {**downs, **waited(12_000, 15_000)}
+    summary = summary_of(change=ALIKE, state=state, stream=TWO)
+    down, silent = (one for one in summary.events if one.kind == "outage")
+    assert summary.since_start_s(down.at_utc) == 5
+    assert summary.since_start_s(silent.at_utc) == 12
+    assert "ldap://b unavailable for 3 s" in silent.text
+
+
 @pytest.mark.parametrize(
     ("threshold", "of", "unit", "comparison", "limit"),
     [
