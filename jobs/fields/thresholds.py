@@ -470,7 +470,7 @@ def _held(value: str) -> tuple[str, int, bool]:
 
 def _check_per(one: Threshold) -> None:
     if one.per and (not one.is_of_stream or one.metric not in PARTS[one.per]):
-        hint = f"per {one.per}: {', '.join(PARTS[one.per])}"
+        hint = f"of streams, per {one.per}: {', '.join(PARTS[one.per])}"
         raise Fault(f"{one.metric} is not known per {one.per}", hint)
     is_time = one.metric in TIME_METRICS
     if one.per and is_time and not _is_upper_of_percentile(one):

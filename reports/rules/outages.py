@@ -136,21 +136,22 @@ def _outage_at(
         _total_s(evidence, {} if backs_off else down_s, certain),
         _total_s(evidence, down_s, possible),
     )
-    text = f"{_words(server, max(outages))} from about {at_s:+.3g} s" if least_s else ""
+    length = _words(max(outages))
+    text = f"{server} unavailable for {length} from about {at_s:+.3g} s".lstrip()
     return Outage(
         longest_s=(least_s, max(most for _, most, _ in outages)),
         total_s=total_s,
         share=(min(1.0, total_s[0] / window_s), min(1.0, total_s[1] / window_s)),
         stalled_s=max((one.stalled_s for one in silences), default=0.0),
-        text=text,
+        text=text if least_s else "",
         events=tuple(_events(server, outages, evidence.plan.interval_s)),
     )
 
 
-def _words(server: str, length_s: Length) -> str:
+def _words(length_s: Length) -> str:
     least_s, most_s, _ = length_s
     end = f" to {most_s:.3g} s" if most_s > _WIDE * least_s else " s"
-    return f"{server} unavailable for {least_s:.3g}{end}".lstrip()
+    return f"{least_s:.3g}{end}"
 
 
 def _events(
@@ -165,7 +166,7 @@ def _events(
         elif one[0]:
             found.append(one)
     for one in nlargest(_MOST_EVENTS, found):
-        yield one[2], _words(server, one)
+        yield one[2], f"{server} unavailable for {_words(one)}".lstrip()
 
 
 def _total_s(

@@ -337,8 +337,8 @@ def connections(summary: Summary) -> Blocks:
             if key not in rare
         ),
         notes=[
-            "out: part of the measured time that a connection was lost, or refused, "
-            "and not yet set up again, on average.",
+            "out: share of the measured time in which a server was away "
+            "(outage.share).",
             *(f"{_RARE[key]}." for key in _RARE if key not in rare and _RARE[key]),
             *[f"None of: {zero}."] * bool(zero),
         ],
