@@ -180,6 +180,11 @@ class Document:
         """For the title of a window."""
         return " · ".join(filter(None, (self.banner, self.title)))
 
+    @property
+    def appendix(self) -> Section | None:
+        """Its first section."""
+        return next((one for one in self.sections if one.in_appendix), None)
+
     def charts(self) -> tuple[ChartPlace, ...]:
         return tuple(
             block

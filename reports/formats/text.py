@@ -42,8 +42,8 @@ def render_text(document: Document) -> str:
         indent = " " * (width + 2)
         line = f"{name:<{width}}  {value}"
         lines += textwrap.wrap(line, _WIDTH, subsequent_indent=indent)
-    for number, section in enumerate(document.sections):
-        if section.in_appendix and not document.sections[number - 1].in_appendix:
+    for section in document.sections:
+        if section is document.appendix:
             lines += ["", "", "APPENDIX"]
         lines += _section(section)
     return plain("\n".join(lines)) + "\n"

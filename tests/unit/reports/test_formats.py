@@ -252,6 +252,18 @@ def test_html_has_everything_of_the_document_in_its_order(
     assert '<header class="verdict invalid">' in html
 
 
+@pytest.mark.parametrize("has_appendix", [True, False])
+def test_a_document_may_be_all_appendix_or_have_no_section(
+    spoilt: Summary, *, has_appendix: bool
+) -> None:
+    whole = document(spoilt)
+    rest = (replace(one, blocks=()) for one in whole.sections if one.in_appendix)
+    content = replace(whole, sections=tuple(rest) if has_appendix else ())
+    assert ('class="appendix"' in render_html(content, {})) == has_appendix
+    assert ("\nAPPENDIX\n" in render_text(content)) == has_appendix
+    assert render_pdf(content, {}, date_utc=None).startswith(b"%PDF")
+
+
 def test_html_is_well_formed_and_needs_nothing_else(html: str) -> None:
     page = _Page(html)
     assert page.open == []
