@@ -99,12 +99,12 @@ _OF_STREAMS = {
     **_metrics(
         "us",
         OUTAGE_STATISTICS,
-        outage="time without connections, or without responses to requests that wait",
+        outage="time in which a server was away: that of the worst one",
     ),
     **_metrics(
         "share",
-        unsent="of arrivals: that waited for a connection when the measure phase ended",
-        loop_share="of the time of a closed stream's clients: lags of the generator",
+        unsent="of arrivals: waited for a connection when the measure phase ended",
+        loop_share="of the time of closed clients: lags of the generator",
     ),
 }
 _COUNTS = _metrics(
@@ -119,8 +119,7 @@ _OF_OPERATIONS = {
     **_metrics("per_s", goodput="successes"),
     **_metrics(
         "share",
-        errors="of the requests due: that ended otherwise than expected: failed, timed "
-        "out, unresolved or, in an open loop, dropped",
+        errors="of the requests due: failed, timed out, unresolved or dropped",
         expected="with a result code other than success that the job expects",
         timed_out="without a response in time",
         unresolved="lost with their connection or at the end of the run",
@@ -249,16 +248,13 @@ EXAMPLE = "readers.search.response_time.p99 < 5ms"
 
 def figure_rows() -> Iterator[tuple[str, str, str]]:
     """Yield the name of a figure of each metric, its unit, and what it is."""
-    seen: set[str] = set()
     for subject in SUBJECTS.values():
         for name, metric in subject.metrics.items():
             place = "readers.*" if name in STREAM_METRICS else subject.example
             is_time = metric.statistics == STATISTICS
             statistic = ("p99",) if is_time else metric.statistics[:1]
             if name not in _OF_MONITORS:
-                about = "likewise" if metric.about in seen else metric.about
-                seen.add(metric.about)
-                yield ".".join((place, name, *statistic)), metric.unit, about
+                yield ".".join((place, name, *statistic)), metric.unit, metric.about
 
 
 #: What is compared may have anything in brackets.

@@ -381,7 +381,7 @@ def restarts_of(monitors: Iterable[MonitorSummary]) -> Iterator[Found]:
 def with_found(
     events: Iterable[EventRecord], found: Iterable[Found], t0_utc: str | None
 ) -> tuple[EventRecord, ...]:
-    """The run's events, and those that its measurements show, in the order of time."""
+    """The events that were recorded and `found`, in the order of time."""
     every = list(events)
     if t0_utc is not None:
         t0 = datetime.fromisoformat(t0_utc)

@@ -445,18 +445,18 @@ def _judge_one(
     if found.low < found.high:
         upper = "any" if math.isinf(found.high) else threshold.format(found.high)
         text = f"{threshold.format(found.low)} to {upper}"
-    outcome = _outcome(threshold, found[:2])
+    outcome = _outcome(threshold, found.low, found.high)
     detail, remedy = found.made_of, found.remedy
     if outcome is Outcome.UNCERTAIN:
         remedy = found.narrowed_by
         if figure.limited_by and (
-            blamed or _outcome(threshold, found[2:4]) is Outcome.UNCERTAIN
+            blamed or _outcome(threshold, found.least, found.most) is Outcome.UNCERTAIN
         ):
             detail, remedy = ", ".join(figure.limited_by), sooner(evidence)
     return Judged(outcome, value, threshold.format(value), text, detail, remedy)
 
 
-def _outcome(threshold: Threshold, ends: Sequence[float]) -> Outcome:
+def _outcome(threshold: Threshold, *ends: float) -> Outcome:
     met = {threshold.holds(one) for one in ends}
     if len(met) == 2:
         return Outcome.UNCERTAIN

@@ -308,12 +308,11 @@ slam_server_oldest_ns(const struct slam_server *server)
     return server->in_flight ? TAILQ_FIRST(&server->sent)->sent_ns : 0;
 }
 
-/* No session will begin any more, and none is under way. */
+/* No session will begin any more: nobody waits for a connection. */
 static inline bool
 slam_flow_is_over(const struct slam_flow *flow)
 {
-    return flow->ended ||
-           (flow->sessions_left == 0 && flow->active == 0 && flow->backlog_len == 0);
+    return flow->ended || (flow->sessions_left == 0 && flow->backlog_len == 0);
 }
 
 /* Brings the record's down_ns and unable_ns up to date. */

@@ -58,14 +58,13 @@ close_server(struct slam_server *server, uint64_t now_ns)
     struct slam_wait *wait = &server->wait;
     /* those of a trace are due later */
     bool replaces = server->in_state[SLAM_CONN_REPLACING] && !flow->stream->trace;
-    bool has_ended =
-        flow->ended || (flow->sessions_left == 0 && flow->backlog_len == 0);
 
     slam_server_tally(server, now_ns);
     if (server->in_flight == 0) {
         if (server->in_state[SLAM_CONN_UNABLE])
             slam_wait_forget(wait, 0);
-        else if (has_ended || !(server->in_state[SLAM_CONN_DOWN] || replaces))
+        else if (slam_flow_is_over(flow) ||
+                 !(server->in_state[SLAM_CONN_DOWN] || replaces))
             slam_wait_end(wait, record, wait->given_up_ns ? wait->given_up_ns : now_ns);
         else if (!wait->since_ns)
             wait->since_ns = now_ns;
