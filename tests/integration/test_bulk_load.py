@@ -21,7 +21,8 @@ JOB = f"""\
 name: imports
 targets: {{here: "ldap://localhost"}}
 run: {{interval: 1s}}
-validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, stall: 60s}}
+validity: {{disturbed_intervals: 100%, run_queue_share: 100%,
+  send_lag_p99: 1s, stall: 60s}}
 streams:
   - name: slapadd
     target: here

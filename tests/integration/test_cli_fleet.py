@@ -24,7 +24,8 @@ JOB = """\
 name: fleet
 targets: {{directory: "{uri}"}}
 run: {{duration: {duration}, interval: 500ms}}
-validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
+validity: {{disturbed_intervals: 100%, run_queue_share: 100%,
+  send_lag_p99: 1s, loop_share: 100%}}
 agents: {{labels: {{site: a}}}}
 streams:
   - name: readers

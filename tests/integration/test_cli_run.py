@@ -45,7 +45,8 @@ bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 {tls}
 run: {{duration: {duration}, interval: 500ms}}
 # these tests share the machine with others
-validity: {{stall: 5s, disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
+validity: {{stall: 5s, disturbed_intervals: 100%, run_queue_share: 100%,
+  send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: readers
     target: directory

@@ -16,7 +16,8 @@ targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 population: {{file: people.population}}
 run: {{duration: 1s}}
-validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
+validity: {{disturbed_intervals: 100%, run_queue_share: 100%,
+  send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: s
     target: directory

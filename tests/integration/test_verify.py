@@ -21,7 +21,8 @@ name: verified
 targets: {{directory: "{uri}"}}
 run: {{duration: 1s, interval: 250ms}}
 # these tests share the machine with others
-validity: {{stall: 5s, disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
+validity: {{stall: 5s, disturbed_intervals: 100%, run_queue_share: 100%,
+  send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: readers
     target: directory
