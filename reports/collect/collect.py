@@ -30,6 +30,7 @@ from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
+    EARLIEST_TIMES,
     GAUGES,
     OPERATION_COUNTERS,
     STREAM_TIMES,
@@ -406,15 +407,18 @@ class _Collector:
             places = rows["report"][theirs]
             measured = theirs[reports.in_measure[places]]
             totals.unable_ns += sum(rows["unable_ns"][measured].tolist())
-            columns = ("server", "report", "down_ns", *STREAM_TIMES)
-            cells = (rows[column][measured].tolist() for column in columns)
-            for server, report, down_ns, *times in zip(*cells, strict=True):
-                place = server, reports.indexes[reports.slot[report]]
-                responses = Responses(*times)
-                others = totals.responses.get(place, responses)
-                totals.responses[place] = responses.with_others(others)
-                if down_ns:
-                    totals.down_ns[place] += down_ns
+            servers = rows["server"][measured]
+            for server in dict.fromkeys(servers.tolist()):
+                chosen = measured[servers == server]
+                for index, responses in _responses(rows, chosen, reports):
+                    others = totals.responses.get((server, index), responses)
+                    totals.responses[server, index] = responses.with_others(others)
+            for row in measured[rows["down_ns"][measured] > 0].tolist():
+                place = (
+                    rows["server"][row],
+                    reports.indexes[reports.slot[rows["report"][row]]],
+                )
+                totals.down_ns[place] += int(rows["down_ns"][row])
             for time, packed in window.set_ups.items():
                 if (chosen := is_theirs[packed.rows]).any():
                     totals.set_up[time].add_block(packed.read(chosen))
@@ -507,6 +511,25 @@ class _Collector:
         """Of planned intervals."""
         starts_ns: Integers = np.where(numbers > 0, self._ends_ns[numbers - 1], 0)
         return starts_ns
+
+
+def _responses(
+    rows: Columns, chosen: Places, reports: Reports
+) -> Iterator[tuple[int, Responses]]:
+    """Yield the numbers of the intervals that the chosen rows are of, and their
+    responses over all agents."""
+    slots = reports.slot[rows["report"][chosen]]
+    found = np.zeros((len(STREAM_TIMES), len(reports.indexes)), np.int64)
+    for times, name in zip(found, STREAM_TIMES, strict=True):
+        values = rows[name][chosen].astype(np.int64)
+        if name in EARLIEST_TIMES:
+            times[:] = _FOR_EVER_NS
+            np.minimum.at(times, slots[values > 0], values[values > 0])
+            times[times == _FOR_EVER_NS] = 0
+        else:
+            np.maximum.at(times, slots, values)
+    for slot in np.unique(slots).tolist():
+        yield reports.indexes[slot], Responses(*found[:, slot].tolist())
 
 
 def _add_host(agent: AgentTotals, columns: Columns, places: Places) -> None:
