@@ -528,7 +528,7 @@ def _responses(
             times[times == _FOR_EVER_NS] = 0
         else:
             np.maximum.at(times, slots, values)
-    for slot in np.unique(slots).tolist():
+    for slot in sorted(set(slots.tolist())):
         yield reports.indexes[slot], Responses(*found[:, slot].tolist())
 
 
