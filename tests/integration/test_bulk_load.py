@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
+from support.busy_host import VALIDITY
 from support.command_line import check_ldapslam, ldapslam
 from support.figures import value_of
 
 #: The example template: the suffix and ou=People are entries too.
 PEOPLE, ENTRIES = 300, 302
 
-JOB = f"""\
+JOB = (
+    VALIDITY
+    + f"""\
 name: imports
 targets: {{here: "ldap://localhost"}}
 run: {{interval: 1s}}
-validity: {{disturbed_intervals: 100%, run_queue_share: 100%,
-  send_lag_p99: 1s, stall: 60s}}
 streams:
   - name: slapadd
     target: here
@@ -48,6 +49,7 @@ streams:
     options: {{server: 389ds, method: online, ldif: FOLDER/own.ldif}}
 thresholds: ["*.import.errors < 1%"]
 """
+)
 
 OWN = """\
 dn: dc=example,dc=com

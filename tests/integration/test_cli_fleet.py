@@ -16,16 +16,17 @@ import pytest
 
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
+from support.busy_host import VALIDITY
 from support.command_line import Running, check_ldapslam, ldapslam
 from support.lab import Lab
 from support.submitting import start_fleet
 
-JOB = """\
+JOB = (
+    VALIDITY
+    + """\
 name: fleet
 targets: {{directory: "{uri}"}}
 run: {{duration: {duration}, interval: 500ms}}
-validity: {{disturbed_intervals: 100%, run_queue_share: 100%,
-  send_lag_p99: 1s, loop_share: 100%}}
 agents: {{labels: {{site: a}}}}
 streams:
   - name: readers
@@ -34,6 +35,7 @@ streams:
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """
+)
 
 
 @dataclass

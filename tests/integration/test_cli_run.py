@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from ldapslam.agent._engine import Responder
+from support.busy_host import VALIDITY
 from support.command_line import COMMAND, Running, check_ldapslam, environment, ldapslam
 from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 from support.lab import Lab
@@ -38,15 +39,14 @@ REPORTS = {
 }
 DRAWN = {"report.html", "report.pdf"}
 
-JOB = """\
+JOB = (
+    VALIDITY
+    + """\
 name: lookups
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 {tls}
 run: {{duration: {duration}, interval: 500ms}}
-# these tests share the machine with others
-validity: {{stall: 5s, disturbed_intervals: 100%, run_queue_share: 100%,
-  send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: readers
     target: directory
@@ -55,6 +55,7 @@ streams:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 {rest}
 """
+)
 
 
 def write_job(

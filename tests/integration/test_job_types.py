@@ -8,15 +8,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from support.busy_host import VALIDITY
 from support.command_line import ldapslam
 from support.lab import Lab
 
-JOB = """\
+JOB = (
+    VALIDITY
+    + """\
 name: types
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: 2s, ramp_up: 500ms, interval: 500ms}}
-validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}
 streams:
   - name: logins
     target: directory
@@ -47,6 +49,7 @@ streams:
       replace: {{description: "[random:8]"}}
       modifies: 2
 """
+)
 #: The area below a line from 0 to 2 x 50/s in 2 s, and nothing in the ramp-up.
 CHANGES = 100
 

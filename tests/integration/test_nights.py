@@ -12,6 +12,7 @@ import pytest
 
 from ldapslam.cli.client import job_request
 from ldapslam.reports.summarise import summarise
+from support.busy_host import LIMITS
 from support.fleet import FINAL, FleetOfProcesses
 from support.lab import Lab
 from support.tree import tree
@@ -40,11 +41,7 @@ def night(lab: Lab, *, duration: str = "2s", number: str = "[unique]") -> str:
         "run": {"duration": duration, "interval": "500ms", "drain": "2s"},
         "agents": {"count": 2, "wait": "60s"},
         "monitors": [{"directory": "server"}],
-        "validity": {
-            "disturbed_intervals": "100%",
-            "send_lag_p99": "1s",
-            "run_queue_share": "100%",
-        },
+        "validity": LIMITS,
         "thresholds": ["*.*.errors < 0.1%"],
         "streams": [stream],
     }

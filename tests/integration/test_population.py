@@ -6,24 +6,26 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from support.busy_host import VALIDITY
 from support.command_line import check_ldapslam, ldapslam
 from support.figures import requests_in
 from support.lab import Lab
 
-JOB = """\
+JOB = (
+    VALIDITY
+    + """\
 name: lookups
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 population: {{file: people.population}}
 run: {{duration: 1s}}
-validity: {{disturbed_intervals: 100%, run_queue_share: 100%,
-  send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: s
     target: directory
     load: {{clients: 2, think_time: 10ms}}
     operations: [{{search: {{base: "dc=example,dc=com", scope: base}}}}]
 """
+)
 
 
 def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> None:

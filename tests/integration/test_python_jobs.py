@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.busy_host import VALIDITY
 from support.command_line import ldapslam
 from support.figures import requests_in, value_of
 from support.lab import Lab
@@ -18,13 +19,13 @@ BOOKED = ("bind", "unbind", "search", "compare")
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "jobs"
 
-JOB = """\
+JOB = (
+    VALIDITY
+    + """\
 name: classes
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: {duration}, interval: 500ms, drain: 1s}}
-# other work on this host must not decide a test
-validity: {{run_queue_share: 100%, busy_share: 100%, send_lag_p99: 1s, stall: 10s}}
 streams:
   - name: {name}
     target: directory
@@ -32,6 +33,7 @@ streams:
     {sends}
 {rest}
 """
+)
 
 NATIVE = """\
   - name: native
@@ -232,10 +234,7 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
 
 def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) -> None:
     job = write_job(tmp_path, lab, sends=burst(lab, "1"), load="{clients: 12}")
-    text = job.read_text()
-    job.write_text(
-        "\n".join(line for line in text.splitlines() if "validity:" not in line)
-    )
+    job.write_text(job.read_text().removeprefix(VALIDITY))
     done = run(job)
     assert done.returncode == 3
     assert "an agent was disturbed" in done.stdout

@@ -22,6 +22,7 @@ from ldapslam.jobs.load import load_job
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import read_logs
 from ldapslam.lab import Server
+from support.busy_host import SETTING
 from support.command_line import check_ldapslam, ldapslam
 from support.figures import value_of
 from support.lab import LOGGED, Lab
@@ -252,9 +253,7 @@ def test_a_replay_ends_with_its_log_and_is_certified(
             *("run", job, "--json", *at_speed(speed), "--agents", str(agents)),
             # what it searches for is not there
             *("--set", "thresholds=[log.search.empty <= 100%]"),
-            # a busy host is not what this is about
-            *("--set", "validity.send_lag_p99=1s", "--set", "validity.stall=10s"),
-            *("--set", "validity.disturbed_intervals=100%"),
+            *("--set", SETTING),
             cwd=tmp_path,
         )
     assert searches(logged.read()).keys() == searches(original).keys()

@@ -15,14 +15,13 @@ import ldap
 import psutil
 import pytest
 
+from support.busy_host import SETTING
 from support.command_line import Running, check_ldapslam
 from support.lab import Lab
 from support.processes import processes_below
 from support.waiting import wait_until
 
 STUDIES = Path(__file__).parents[2] / "configs" / "studies"
-#: Other tests take their share of the host: that is not what these are about.
-BUSY_HOST = "fields.validity={disturbed_intervals: 100%, send_lag_share: 100%}"
 CACHE = "cn=userRoot,cn=ldbm database,cn=plugins,cn=config"
 
 
@@ -31,7 +30,7 @@ def study(
 ) -> dict[str, Any]:
     """What study.json says."""
     file = STUDIES / f"{name}.yaml"
-    options = ("--set", BUSY_HOST, *options)
+    options = ("--set", f"fields.{SETTING}", *options)
     check_ldapslam("study", file, *options, cwd=folder, timeout_s=timeout_s)
     out = folder / "ldapslam-runs" / f"study-{name}"
     for report in ("study.html", "study.pdf", "study.txt"):

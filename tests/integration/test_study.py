@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Responder
+from support.busy_host import VALIDITY
 from support.command_line import check_ldapslam, ldapslam
 from support.lab import Lab
 
-JOB = """
+JOB = (
+    VALIDITY
+    + """
 vars: {uri: null, clients: 1, duration: 1s}
 name: lookups
 targets: {directory: "${uri}"}
 run: {duration: "${duration}", interval: 250ms}
-validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
@@ -27,6 +29,7 @@ streams:
     operations:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
+)
 STUDY = """
 name: small
 job: job.yaml
@@ -76,12 +79,13 @@ def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) 
     assert read(tmp_path, "study-small/study.json") == study
 
 
-KNOWN = """
+KNOWN = (
+    VALIDITY
+    + """
 vars: {uri: null, rate: 100/s}
 name: known
 targets: {directory: "${uri}"}
 run: {duration: 2s, interval: 250ms}
-validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
@@ -89,6 +93,7 @@ streams:
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
+)
 
 
 @pytest.mark.accuracy
@@ -140,12 +145,13 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
     assert (confirmed["load"], confirmed["verdict"]) == (found["capacity"], "PASS")
 
 
-MANY = """
+MANY = (
+    VALIDITY
+    + """
 vars: {users: 100000}
 name: lookups
 targets: {directory: "ldap://127.0.0.1"}
 run: {duration: 1s, interval: 250ms}
-validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
@@ -153,6 +159,7 @@ streams:
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0..${users}))"}
 """
+)
 
 
 def test_a_study_in_a_lab_looks_for_the_people_that_there_are(

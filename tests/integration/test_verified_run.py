@@ -11,6 +11,7 @@ import pytest
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.directory.counts import KINDS
+from support.busy_host import VALIDITY
 from support.command_line import ldapslam
 from support.figures import requests_in, value_in
 from support.lab import Lab
@@ -19,7 +20,9 @@ from support.replication import mend_entry, silent, supplier_of
 from support.submitting import SubmittingFleet
 
 PEOPLE = "ou=people,dc=example,dc=com"
-JOB = f"""\
+JOB = (
+    VALIDITY
+    + f"""\
 name: verified
 targets:
   supplier: "{{supplier}}"
@@ -28,7 +31,6 @@ bind: {{{{dn: "{{dn}}", password: {{{{file: "{{password_file}}"}}}}}}}}
 run: {{{{duration: 2s, interval: 500ms}}}}
 monitors: [{{{{directory: supplier}}}}, {{{{directory: replica}}}}]
 verify: {{{{replication: {{{{within: 20s}}}}}}}}
-validity: {{{{disturbed_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}}}
 streams:
   - name: readers
     target: replica
@@ -47,6 +49,7 @@ streams:
           entry: {{{{objectClass: [person, uidObject], cn: c, sn: c}}}}
       - delete: {{{{of: add}}}}
 """
+)
 PROBE = """\
   - name: probe
     target: supplier

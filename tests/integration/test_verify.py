@@ -14,15 +14,15 @@ import pytest
 from ldapslam.agent._engine import Responder
 from ldapslam.cli import main
 from ldapslam.studies.runner import Ended, Journal
+from support.busy_host import VALIDITY
 from support.command_line import check_ldapslam, ldapslam
 
-JOB = """\
+JOB = (
+    VALIDITY
+    + """\
 name: verified
 targets: {{directory: "{uri}"}}
 run: {{duration: 1s, interval: 250ms}}
-# these tests share the machine with others
-validity: {{stall: 5s, disturbed_intervals: 100%, run_queue_share: 100%,
-  send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: readers
     target: directory
@@ -31,6 +31,7 @@ streams:
       - search: {{base: "dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 thresholds: ["readers.search.response_time.p50 < 1s"]
 """
+)
 
 
 @pytest.fixture(scope="module")
