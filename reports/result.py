@@ -13,10 +13,11 @@ from typing import Any
 
 from ldapslam import __version__
 from ldapslam.jobs.fields.result_codes import code_name
+from ldapslam.jobs.fields.thresholds import UNANSWERED
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.collect.job_notes import imports_of, probes_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
-from ldapslam.reports.collect.totals import ANSWERED, UNANSWERED
+from ldapslam.reports.collect.totals import ANSWERED
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.figures import figures_json
 from ldapslam.reports.model import Summary

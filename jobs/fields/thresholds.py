@@ -37,13 +37,13 @@ STATISTICS = ("mean", "min", *PERCENTILES, "max")
 OUTAGE_STATISTICS = ("longest", "total", "share")
 #: A metric of a monitor; `increase` is what a counter rose by in the whole run.
 READING_STATISTICS = ("mean", "min", "max", "increase")
+#: Counters of what ranks above every time: in figures, and in thresholds on a time.
+UNANSWERED = ("timed_out", "unresolved")
+ERRORS = ("failed", *UNANSWERED, "dropped")
 #: Metric -> counters, as a share of others.
-_SENT = ("completed", "timed_out", "unresolved", "abandoned")
+_SENT = ("completed", *UNANSWERED, "abandoned")
 SHARES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "errors": (
-        ("failed", "timed_out", "unresolved", "dropped"),
-        (*_SENT, "dropped"),
-    ),
+    "errors": (ERRORS, (*_SENT, "dropped")),
     "expected": (("expected",), _SENT),
     "timed_out": (("timed_out",), _SENT),
     "unresolved": (("unresolved",), _SENT),
@@ -468,8 +468,7 @@ def _check_per(one: Threshold) -> None:
     if one.per and (not one.is_of_stream or one.metric not in PARTS[one.per]):
         hint = f"of streams, per {one.per}: {', '.join(PARTS[one.per])}"
         raise Fault(f"{one.metric} is not known per {one.per}", hint)
-    is_time = one.metric in TIME_METRICS
-    if one.per and is_time and not _is_upper_of_percentile(one):
+    if one.per and one.metric in TIME_METRICS and not _is_upper_of_percentile(one):
         raise Fault(
             f"per {one.per}, times need a percentile and an upper limit",
             "such as 'search.p99 per server < 5ms'",
@@ -603,11 +602,14 @@ def _checked_statistic(
     return statistic
 
 
+def total(counts: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """Return the sum of the counts with these names: numbers, or arrays."""
+    return sum(counts.get(name, 0) for name in names)
+
+
 def share_of(metric: str, counts: Mapping[str, Any]) -> float | None:
     """One of SHARES; None when there is nothing to have a share of."""
-    some, every = (
-        sum(counts.get(name, 0) for name in names) for names in SHARES[metric]
-    )
+    some, every = (total(counts, names) for names in SHARES[metric])
     return some / every if every else None
 
 

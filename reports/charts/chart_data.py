@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.jobs.fields.result_codes import code_title
-from ldapslam.jobs.fields.thresholds import samples_needed
+from ldapslam.jobs.fields.thresholds import UNANSWERED, samples_needed
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.collect.timeline import (
     Series,
     Timeline,
     Values,
 )
-from ldapslam.reports.collect.totals import UNANSWERED, counter_title
+from ldapslam.reports.collect.totals import counter_title
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import count

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
-from ldapslam.jobs.fields.thresholds import SHARES, samples_needed
+from ldapslam.jobs.fields.thresholds import SHARES, UNANSWERED, samples_needed, total
 from ldapslam.results.histogram import (
     EMPTY_MIN_NS,
     Block,
@@ -139,72 +139,61 @@ class Times:
 SHOWN = ("response_time", "service_time", "send_lag")
 
 
+#: Counters of an operation that are shown over time, or judged by interval.
+_COUNTED = dict.fromkeys(("scheduled", *SHARES["errors"][0], *SHARES["errors"][1]))
+
+
 @dataclass(slots=True)
 class OperationSlots:
     """One operation in a window, all agents together; arrays by slot."""
 
-    scheduled: Floats
-    completed: Floats
-    errors: Floats
-    #: The same and the arrivals that could not be sent: what is an error in a
-    #: threshold; and of how many.
-    missed: Floats
-    due: Floats
-    #: Requests without an answer.
-    unanswered: Integers
+    counts: dict[str, Integers]
     #: Name in SHOWN -> durations, if there are any.
     times: dict[str, Durations] = field(default_factory=dict)
     #: The same by point, of the slots that are complete.
     points: dict[str, Times] = field(default_factory=dict)
-    _percentiles_us: dict[tuple[str, float], Floats] = field(default_factory=dict)
+    _percentiles_us: dict[tuple[str, float, tuple[str, ...]], Floats] = field(
+        default_factory=dict
+    )
 
     @classmethod
     def of(cls, slots: int) -> OperationSlots:
         """Nothing counted yet."""
-        scheduled, completed, errors, missed, due = np.zeros((5, slots))
-        lost = np.zeros(slots, np.int64)
-        return cls(scheduled, completed, errors, missed, due, lost)
+        return cls({name: np.zeros(slots, np.int64) for name in _COUNTED})
 
     def add_counters(self, reports: Reports, rows: Columns) -> None:
         """Takes the rows of an operation, measured or not."""
-        slot = reports.slot[rows["report"]]
-        lost = rows["timed_out"] + rows["unresolved"]
-        np.add.at(self.scheduled, slot, rows["scheduled"])
-        np.add.at(self.completed, slot, rows["completed"])
-        np.add.at(self.errors, slot, rows["failed"] + lost)
-        for sums, names in zip((self.missed, self.due), SHARES["errors"], strict=True):
-            for name in names:
-                np.add.at(sums, slot, rows[name])
-        np.add.at(self.unanswered, slot, lost)
+        for name, sums in self.counts.items():
+            np.add.at(sums, reports.slot[rows["report"]], rows[name])
 
-    def percentile_of_all_us(self, p: float, metric: str) -> Floats:
-        """As `percentile_us`; failures and dropped arrivals are above every value,
-        too."""
-        outside = self.missed.astype(np.int64)
-        if times := self.times.get(metric):
-            return times.by_slot.percentile(p, outside) / 1000
-        return np.where(outside < samples_needed(p), np.nan, np.inf)
+    def total(self, names: Sequence[str]) -> Integers:
+        """By slot: the sum of these counters."""
+        amounts: Integers = total(self.counts, names)
+        return amounts
 
     @property
     def longest_lag_us(self) -> Floats:
         """By slot: how late a request was sent at most."""
         lags = self.times.get("send_lag")
         if lags is None:
-            return np.zeros(self.scheduled.size)
+            return np.zeros(self.counts["scheduled"].size)
         return lags.by_slot.max_ns / 1000
 
-    def percentile_us(self, p: float, metric: str = "response_time") -> Floats:
-        """Return the percentile of a metric by slot: infinite among the requests
-        without an answer, which rank above every value, and NaN with too few
+    def percentile_us(
+        self, p: float, metric: str, above: tuple[str, ...] = UNANSWERED
+    ) -> Floats:
+        """Return the percentile of a metric by slot: infinite among the requests of
+        the counters `above`, which rank above every value, and NaN with too few
         requests."""
-        if (metric, p) not in self._percentiles_us:
+        key = metric, p, above
+        if key not in self._percentiles_us:
+            outside = self.total(above)
             if times := self.times.get(metric):
-                values = times.by_slot.percentile(p, self.unanswered) / 1000
+                values = times.by_slot.percentile(p, outside) / 1000
             else:
-                few = self.unanswered < samples_needed(p)
-                values = np.where(few, np.nan, np.inf)
-            self._percentiles_us[metric, p] = values
-        return self._percentiles_us[metric, p]
+                values = np.where(outside < samples_needed(p), np.nan, np.inf)
+            self._percentiles_us[key] = values
+        return self._percentiles_us[key]
 
 
 @dataclass(slots=True)
@@ -227,9 +216,8 @@ class MemberSlots:
     def add_counters(self, reports: Reports, rows: Columns, member: Places) -> None:
         """Takes the rows of an operation; `member` has the place of each."""
         where = member, reports.slot[rows["report"]]
-        lost = rows["timed_out"] + rows["unresolved"]
         np.add.at(self.completed, where, rows["completed"])
-        np.add.at(self.unanswered, where, lost)
+        np.add.at(self.unanswered, where, total(rows, UNANSWERED))
 
     def add_to(
         self, histogram: Histogram, member: int, slots: Places, point: int

@@ -10,7 +10,7 @@ adds up its complete intervals; one without any is a gap.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -18,7 +18,15 @@ from itertools import groupby
 import numpy as np
 
 from ldapslam.base.arrays import Flags, Floats, Places
-from ldapslam.jobs.fields.thresholds import COMPARISONS, PERCENTILES, Threshold
+from ldapslam.jobs.fields.thresholds import (
+    COMPARISONS,
+    ERRORS,
+    PERCENTILES,
+    SHARES,
+    UNANSWERED,
+    Threshold,
+    total,
+)
 from ldapslam.reports.collect.intervals import SHOWN, OperationSlots, Reports, Slots
 from ldapslam.reports.collect.timeline import (
     HEAT_EDGES_US,
@@ -36,7 +44,8 @@ from ldapslam.results.histogram import Histogram
 _NS_PER_US = 1000
 #: Of single intervals, shown as an envelope around those of the point.
 _SPREAD_OF = {"p50_us": 50.0, "p99_us": 99.0}
-_RATES = ("throughput_per_s", "errors_per_s")
+#: Name in the series -> counters.
+_RATES = {"throughput_per_s": ("completed",), "errors_per_s": ERRORS}
 
 
 class TimelineBuilder:
@@ -108,7 +117,7 @@ class TimelineBuilder:
         planned = [self._plan.has_load(stream, index) for index in indexes]
         has_load = np.array(planned, np.bool_)
         if self._plan.all_counted((stream,)):
-            has_load &= (operation.scheduled + operation.completed) > 0
+            has_load &= operation.total(("scheduled", "completed")) > 0
         return has_load
 
     def finish(self) -> Timeline:
@@ -167,9 +176,7 @@ class _Spread:
 
 @dataclass(slots=True)
 class _OperationPoint(_Spread):
-    scheduled: float = 0
-    completed: float = 0
-    errors: float = 0
+    counts: Counter[str] = field(default_factory=Counter)
     times: dict[str, Histogram] = field(
         default_factory=lambda: {metric: Histogram() for metric in SHOWN}
     )
@@ -189,9 +196,9 @@ class _OperationPoint(_Spread):
         if length_s is None:
             spread = {k: v for k, v in self.spread.items() if k not in _RATES}
             return Shown(values, heat, spread)
-        values["offered_per_s"] = self.scheduled / length_s
-        values["throughput_per_s"] = self.completed / length_s
-        values["errors_per_s"] = self.errors / length_s
+        values["offered_per_s"] = self.counts["scheduled"] / length_s
+        for name, counters in _RATES.items():
+            values[name] = total(self.counts, counters) / length_s
         return Shown(values, heat, self.spread)
 
 
@@ -307,21 +314,19 @@ class _Point:
     ) -> None:
         if not complete.size:
             return
-        done.scheduled += float(operation.scheduled[complete].sum())
-        done.completed += float(operation.completed[complete].sum())
-        done.errors += float(operation.errors[complete].sum())
+        for counter, amounts in operation.counts.items():
+            done.counts[counter] += int(amounts[complete].sum())
         for metric in UNANSWERED_METRICS:
-            lost = operation.unanswered[complete]
-            done.times[metric].unanswered += int(lost.sum())
+            done.times[metric].unanswered = total(done.counts, UNANSWERED)
         for metric, times in operation.points.items():
             times.add_to(done.times[metric], point)
         if not self._is_merged:
             return
-        amounts_of = operation.completed, operation.errors
-        for name, amounts in zip(_RATES, amounts_of, strict=True):
-            done.widen(name, amounts[complete] / (lengths_ns / NS_PER_S))
+        for name, counters in _RATES.items():
+            amounts = operation.total(counters)[complete]
+            done.widen(name, amounts / (lengths_ns / NS_PER_S))
         for name, p in _SPREAD_OF.items():
-            values_us = operation.percentile_us(p)[complete]
+            values_us = operation.percentile_us(p, "response_time")[complete]
             done.widen(name, np.where(np.isinf(values_us), np.nan, values_us))
 
     def _add_agents(self, slots: Slots, point: int, places: Places) -> None:
@@ -359,15 +364,14 @@ def _of_intervals(
 ) -> Floats:
     """The threshold's figure by slot, in its unit; NaN where there is none."""
     if threshold.metric == "throughput":
-        return operation.completed / lengths_s
+        return operation.counts["completed"] / lengths_s
     if threshold.metric == "errors":
+        some, every = map(operation.total, SHARES["errors"])
         shares: Floats = np.full(lengths_s.size, np.nan)
-        due = operation.due
-        return np.divide(operation.missed, due, out=shares, where=due > 0)
+        return np.divide(some, every, out=shares, where=every > 0)
+    above = ERRORS if threshold.hold_ns else UNANSWERED
     p = PERCENTILES[threshold.statistic or ""]
-    if threshold.hold_ns:
-        return operation.percentile_of_all_us(p, threshold.metric)
-    return operation.percentile_us(p, threshold.metric)
+    return operation.percentile_us(p, threshold.metric, above)
 
 
 def _in_doubt(threshold: Threshold, operation: OperationSlots, slots: Slots) -> Flags:
@@ -375,7 +379,7 @@ def _in_doubt(threshold: Threshold, operation: OperationSlots, slots: Slots) -> 
     if threshold.metric != "response_time":
         return slots.disturbed
     p = PERCENTILES[threshold.statistic or ""]
-    values = operation.percentile_of_all_us(p, threshold.metric)
+    values = operation.percentile_us(p, threshold.metric, ERRORS)
     return slots.disturbed | ~_misses(threshold, values - operation.longest_lag_us)
 
 

@@ -70,7 +70,7 @@ class Series:
     #: Arrivals that were due.
     offered_per_s: Values = field(default_factory=list)
     throughput_per_s: Values = field(default_factory=list)
-    #: Failed, timed out or lost with their connection.
+    #: Of ERRORS.
     errors_per_s: Values = field(default_factory=list)
     p50_us: Values = field(default_factory=list)
     p90_us: Values = field(default_factory=list)

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple, Self, TypeVar
 
+from ldapslam.jobs.fields.thresholds import UNANSWERED
 from ldapslam.proto.fields import LATEST_TIMES
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.results.histogram import Histogram
 
 #: Outcomes of requests that had a response.
 ANSWERED = ("succeeded", "expected", "failed")
-#: Requests that timed out, or were lost with their connection or at the run's end.
-UNANSWERED = ("timed_out", "unresolved")
 #: Times of all requests, whatever their outcome.
 GENERATOR_LAGS = ("send_lag", "receive_lag")
 #: Counters with other words in reports than in result.json.

@@ -26,8 +26,9 @@ from datetime import datetime
 from typing import TextIO
 
 from ldapslam.base.inert import inert_cell
+from ldapslam.jobs.fields.thresholds import UNANSWERED
 from ldapslam.proto.fields import OPERATION_COUNTERS
-from ldapslam.reports.collect.totals import UNANSWERED, UNANSWERED_METRICS
+from ldapslam.reports.collect.totals import UNANSWERED_METRICS
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import MonitorSeries
 from ldapslam.results.window import Columns, Window

@@ -52,8 +52,8 @@ from ldapslam.results.histogram import Histogram
 
 #: The lags that are tried as d, in addition to the tolerated lag.
 _LAGS_NS = tuple(int(10**exponent) for exponent in (4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8))
-#: Ranked above every time, like the requests without an answer.
-_OUTSIDE = ("failed", "dropped")
+#: In thresholds on a time, above every time.
+_ERRORS = SHARES["errors"][0]
 #: Of floats, as in 1 - 0.99.
 _SLACK = 1e-12
 #: Times a percentile, or a part of it: no sample of that size wanders so far by chance.
@@ -224,9 +224,9 @@ class OperationRange:
         allowed = 1 - p / 100
         limit_ns = threshold.limit * 1000
         or_at = threshold.comparison == "<"
-        outside = sum(counts[name] for name in _OUTSIDE)
         times = self._totals.union(threshold.metric, (self._wanted,))
         times.unanswered = unanswered(counts)
+        outside = sum(counts[name] for name in _ERRORS) - times.unanswered
         size = times.sample + outside
         if not size:
             return Judged(Outcome.UNCERTAIN, None, "no data", "", "", "was it sent?")
@@ -314,7 +314,7 @@ class OperationRange:
         if sum(bool(one.sample) for one in times) < FEWEST_BATCHES:
             return size if is_far else 0
         outside = [
-            sum(one.measured[name] for name in _OUTSIDE)
+            sum(one.measured[name] for name in _ERRORS) - one.times.unanswered
             if threshold.metric == "response_time"
             else 0
             for one in self._batches

@@ -218,7 +218,7 @@ def _figures(
             lost = operation.timed_out + operation.unresolved
             scheduled += operation.scheduled
             completed += operation.completed
-            errors += operation.failed + lost
+            errors += operation.failed + lost + operation.dropped
             times.unanswered += lost
             service.unanswered += lost
             for (metric, of), packed in operation.histograms.items():
