@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -207,6 +208,8 @@ def us_text(value_us: float | None) -> str:
     """A time for a table: three or four figures and a unit; a dash for none."""
     if value_us is None:
         return "–"
+    if value_us == math.inf:
+        return "no answer"
     if value_us < 1_000:
         return f"{value_us:.0f} µs"
     if value_us < 1_000_000:

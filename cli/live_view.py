@@ -4,8 +4,9 @@ minute. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ldapslam.cli.console import us_text
@@ -33,7 +34,6 @@ _WIDEST_CURVE = 30
 _LEFT_OUT_FIRST = ("max", "in flight", "entries", "p50")
 _LEFT_OUT_WHEN_ZERO = frozenset({"entries", "dropped", "backlog"})
 
-Figures = pb.StreamFigures | pb.OperationFigures
 #: Stream, and operation; empty: the stream.
 _Key = tuple[str, str]
 
@@ -63,7 +63,7 @@ class LastMinute:
             return
         self._now_s = figures.end_ns / _NS_PER_S
         length_s = (figures.end_ns - figures.start_ns) / _NS_PER_S
-        for key, of in _rows(figures):
+        for _, key, of, _ in _shown(figures):
             point = _Point(
                 self._now_s, length_s, of.throughput_per_s, time_us(of, "p99")
             )
@@ -102,10 +102,10 @@ class LastMinute:
 
 def curve(values: Sequence[float | None], blocks: str = _BLOCKS) -> str:
     """A character for each value, from 0 to the highest one; a space for none."""
-    highest = max((value for value in values if value is not None), default=0.0)
+    highest = max((one for one in values if one and one < math.inf), default=1.0)
     top = len(blocks) - 1
     return "".join(
-        " " if value is None else blocks[round(top * value / highest) if highest else 0]
+        " " if value is None else blocks[round(top * min(value / highest, 1))]
         for value in values
     )
 
@@ -216,10 +216,10 @@ def _rows_of_cells(figures: pb.IntervalFigures) -> Iterator[_Row]:
             },
             "errors": errors_text(of),
             "entries": entries_per_search(of),
+            "dropped": f"{of.dropped:,}",
         }
         if stream is not None:  # an operation beside others has no such figures
             cells |= {
-                "dropped": f"{stream.dropped:,}",
                 "in flight": f"{stream.in_flight:,}",
                 "backlog": f"{stream.backlog:,}",
             }
@@ -228,46 +228,36 @@ def _rows_of_cells(figures: pb.IntervalFigures) -> Iterator[_Row]:
 
 def _shown(
     figures: pb.IntervalFigures,
-) -> Iterator[tuple[str, _Key, Figures, pb.StreamFigures | None]]:
+) -> Iterator[tuple[str, _Key, pb.OperationFigures, pb.StreamFigures | None]]:
     """Rows: a stream with its only operation, or above its operations."""
     for stream in figures.streams:
         name, operations = stream.stream, stream.operations
-        if len(operations) == 1:
-            only = operations[0]
-            yield f"{name} {only.operation}", (name, only.operation), only, stream
-            continue
-        yield name, (name, ""), stream, stream
-        for one in operations:
+        only = operations[0].operation if len(operations) == 1 else ""
+        yield f"{name} {only}".rstrip(), (name, ""), stream.total, stream
+        for one in () if only else operations:
             yield f"  {one.operation}", (name, one.operation), one, None
-
-
-def _rows(figures: pb.IntervalFigures) -> Iterable[tuple[_Key, Figures]]:
-    for stream in figures.streams:
-        yield (stream.stream, ""), stream
-        for operation in stream.operations:
-            yield (stream.stream, operation.operation), operation
 
 
 #: Of the searches: more without entries are worth a word.
 _EMPTY_SHARE = 0.5
 
 
-def entries_per_search(of: Figures) -> str:
+def entries_per_search(of: pb.OperationFigures) -> str:
     """And how many searches found nothing if most did; empty without a search."""
     if not of.searches:
         return ""
     hits = f"{of.entries / of.searches:,.2f}"
-    share = of.empty / of.searches
-    return f"{hits} ({share:.0%} found none)" if share > _EMPTY_SHARE else hits
+    is_empty = of.empty_share > _EMPTY_SHARE
+    return f"{hits} ({of.empty_share:.0%} found none)" if is_empty else hits
 
 
-def errors_text(of: Figures) -> str:
+def errors_text(of: pb.OperationFigures) -> str:
     """Their number, and the result code of most."""
     name = f" ({code_name(of.error_code)})" if of.HasField("error_code") else ""
     return f"{of.errors:,}{name}"
 
 
-def time_us(of: Figures, figure: str) -> float | None:
+def time_us(of: pb.OperationFigures, figure: str) -> float | None:
     """A response time: p50, p99 or max; None: there is none."""
     field = f"response_time_{figure}_us"
     return getattr(of, field) if of.HasField(field) else None

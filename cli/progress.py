@@ -119,24 +119,25 @@ def interval_line(figures: pb.IntervalFigures) -> str:
 
 
 def _stream_text(stream: pb.StreamFigures, has_rate: bool) -> str:
-    done = f"{stream.completed:,} requests"
+    of = stream.total
+    done = f"{of.completed:,} requests"
     if has_rate:
-        done = f"{stream.throughput_per_s:,.0f} requests/s"
-    parts = [f"{stream.stream} {done}", *_times(stream)]
-    if found := entries_per_search(stream):
+        done = f"{of.throughput_per_s:,.0f} requests/s"
+    parts = [f"{stream.stream} {done}", *_times(of)]
+    if found := entries_per_search(of):
         parts.append(f"entries per search {found}")
-    parts.append(f"errors {errors_text(stream)}")
+    parts.append(f"errors {errors_text(of)}")
     if down := stream.connections_down:
         parts.append(f"{down:.2g} connections down")
-    parts += [f"dropped {stream.dropped}"] if stream.dropped else []
+    parts += [f"dropped {of.dropped}"] if of.dropped else []
     parts += [f"backlog {stream.backlog}"] if stream.backlog else []
     return " ".join(parts)
 
 
-def _times(stream: pb.StreamFigures) -> list[str]:
+def _times(of: pb.OperationFigures) -> list[str]:
     """The median, and what most requests took at most; of too few, the maximum."""
-    highest_us, p99_us = time_us(stream, "max"), time_us(stream, "p99")
+    highest_us, p99_us = time_us(of, "max"), time_us(of, "p99")
     if highest_us is None:
         return ["no success"]
     high = f"max {us_text(highest_us)}" if p99_us is None else f"p99 {us_text(p99_us)}"
-    return [f"p50 {us_text(time_us(stream, 'p50'))}", high]
+    return [f"p50 {us_text(time_us(of, 'p50'))}", high]

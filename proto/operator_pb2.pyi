@@ -192,74 +192,54 @@ class IntervalFigures(_message.Message):
     def __init__(self, index: _Optional[int] = ..., phase: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamFigures, _Mapping]]] = ..., agents_reported: _Optional[int] = ..., agents_planned: _Optional[int] = ..., busy_share: _Optional[float] = ...) -> None: ...
 
 class StreamFigures(_message.Message):
-    __slots__ = ("stream", "throughput_per_s", "completed", "errors", "dropped", "in_flight", "backlog", "response_time_p50_us", "response_time_p99_us", "response_time_max_us", "connections_down", "searches", "entries", "empty", "operations", "connections", "clients", "response_time_p95_us", "error_code")
+    __slots__ = ("stream", "total", "operations", "in_flight", "backlog", "connections_down", "connections", "clients")
     STREAM_FIELD_NUMBER: _ClassVar[int]
-    THROUGHPUT_PER_S_FIELD_NUMBER: _ClassVar[int]
-    COMPLETED_FIELD_NUMBER: _ClassVar[int]
-    ERRORS_FIELD_NUMBER: _ClassVar[int]
-    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
-    RESPONSE_TIME_P50_US_FIELD_NUMBER: _ClassVar[int]
-    RESPONSE_TIME_P99_US_FIELD_NUMBER: _ClassVar[int]
-    RESPONSE_TIME_MAX_US_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_DOWN_FIELD_NUMBER: _ClassVar[int]
-    SEARCHES_FIELD_NUMBER: _ClassVar[int]
-    ENTRIES_FIELD_NUMBER: _ClassVar[int]
-    EMPTY_FIELD_NUMBER: _ClassVar[int]
-    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
-    RESPONSE_TIME_P95_US_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     stream: str
-    throughput_per_s: float
-    completed: int
-    errors: int
-    dropped: int
+    total: OperationFigures
+    operations: _containers.RepeatedCompositeFieldContainer[OperationFigures]
     in_flight: int
     backlog: int
-    response_time_p50_us: float
-    response_time_p99_us: float
-    response_time_max_us: float
     connections_down: float
-    searches: int
-    entries: int
-    empty: int
-    operations: _containers.RepeatedCompositeFieldContainer[OperationFigures]
     connections: int
     clients: int
-    response_time_p95_us: float
-    error_code: int
-    def __init__(self, stream: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., dropped: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ..., response_time_max_us: _Optional[float] = ..., connections_down: _Optional[float] = ..., searches: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationFigures, _Mapping]]] = ..., connections: _Optional[int] = ..., clients: _Optional[int] = ..., response_time_p95_us: _Optional[float] = ..., error_code: _Optional[int] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., total: _Optional[_Union[OperationFigures, _Mapping]] = ..., operations: _Optional[_Iterable[_Union[OperationFigures, _Mapping]]] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connections_down: _Optional[float] = ..., connections: _Optional[int] = ..., clients: _Optional[int] = ...) -> None: ...
 
 class OperationFigures(_message.Message):
-    __slots__ = ("operation", "throughput_per_s", "completed", "errors", "searches", "entries", "empty", "response_time_p50_us", "response_time_p99_us", "response_time_max_us", "response_time_p95_us", "error_code")
+    __slots__ = ("operation", "throughput_per_s", "completed", "errors", "dropped", "searches", "entries", "empty_share", "response_time_p50_us", "response_time_p95_us", "response_time_p99_us", "response_time_max_us", "error_code")
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     THROUGHPUT_PER_S_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
     SEARCHES_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
-    EMPTY_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_SHARE_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TIME_P50_US_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_TIME_P95_US_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TIME_P99_US_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TIME_MAX_US_FIELD_NUMBER: _ClassVar[int]
-    RESPONSE_TIME_P95_US_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     operation: str
     throughput_per_s: float
     completed: int
     errors: int
+    dropped: int
     searches: int
     entries: int
-    empty: int
+    empty_share: float
     response_time_p50_us: float
+    response_time_p95_us: float
     response_time_p99_us: float
     response_time_max_us: float
-    response_time_p95_us: float
     error_code: int
-    def __init__(self, operation: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., searches: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ..., response_time_max_us: _Optional[float] = ..., response_time_p95_us: _Optional[float] = ..., error_code: _Optional[int] = ...) -> None: ...
+    def __init__(self, operation: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., dropped: _Optional[int] = ..., searches: _Optional[int] = ..., entries: _Optional[int] = ..., empty_share: _Optional[float] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p95_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ..., response_time_max_us: _Optional[float] = ..., error_code: _Optional[int] = ...) -> None: ...
 
 class AgentStatus(_message.Message):
     __slots__ = ("name", "state", "build", "labels", "silent_ns", "clock_offset_ns", "clock_offset_bound_ns", "host_facts_json", "run_ids", "max_runs", "restricted", "limits_json", "load")

@@ -24,7 +24,7 @@ from ldapslam.proto.fields import (
     STREAM_TIMES,
     WORKER_COUNTERS,
 )
-from ldapslam.results.histogram import Block, block_at
+from ldapslam.results.histogram import Block, Histogram, block_at
 from ldapslam.results.tables import Pieces, Tables, tables_of
 
 #: Column -> its values, one for each row: arrays of numbers, lists of texts. In those
@@ -79,10 +79,10 @@ class OperationRows:
         """The sum over the rows."""
         return sum(self.columns[counter].tolist())
 
-    def packed(self, metric: str, outcome: str) -> Iterator[tuple[int, bytes]]:
-        """Rows, and their histograms as they are packed."""
-        found = self.histograms.get((metric, outcome))
-        return iter(()) if found is None else found.each()
+    def add_times(self, times: Histogram, metric: str, outcome: str) -> None:
+        """Add the durations of all rows."""
+        if packed := self.histograms.get((metric, outcome)):
+            times.add_block(packed.read())
 
 
 @dataclass(frozen=True, slots=True)

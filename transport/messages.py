@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from asyncio import StreamReader
 
 #: Raised with each incompatible change.
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 
 #: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024

@@ -181,5 +181,4 @@ def _add(met: Met, operation: OperationPlan, rows: OperationRows) -> None:
         if code not in expected:
             met.unexpected[code] += responses
     for outcome in OUTCOMES:
-        for _, packed in rows.packed("service_time", outcome):
-            met.times.add_packed(packed)
+        rows.add_times(met.times, "service_time", outcome)

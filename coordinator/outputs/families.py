@@ -172,10 +172,10 @@ def _streams(shown: Sequence[RunFigures]) -> Iterator[Metric]:
     clients = gauge("clients", "Virtual clients of a closed loop.")
     connections = gauge("connections", "Connections that the job asks for.")
     down = gauge("connections_down", "Not there in the last interval, on average.")
-    completed = total("completed", "Requests with a response.")
-    errors = total("errors", "Failed, timed out and unresolved requests.")
-    dropped = total("dropped", "Arrivals that were never sent.")
-    more = {
+    totals = {
+        "completed": total("completed", "Requests with a response."),
+        "errors": total("errors", "Failed, timed out, unresolved and dropped."),
+        "dropped": total("dropped", "Arrivals that were never sent."),
         "connects": total("connects", "Connections that were set up."),
         "connect_failures": total("connect_failures", "Set-ups that failed."),
         "disconnects": total("disconnects", "Connections that were lost."),
@@ -183,24 +183,21 @@ def _streams(shown: Sequence[RunFigures]) -> Iterator[Metric]:
     for run in shown:
         for name, stream in run.streams.items():
             last, of = stream.last, [run.run_id, run.job_name, name]
-            rate.add_metric(of, last.throughput_per_s)
+            rate.add_metric(of, last.total.throughput_per_s)
             in_flight.add_metric(of, last.in_flight)
             backlog.add_metric(of, last.backlog)
             connections.add_metric(of, last.connections)
             down.add_metric(of, last.connections_down)
-            completed.add_metric(of, stream.completed)
-            errors.add_metric(of, stream.errors)
-            dropped.add_metric(of, stream.dropped)
-            for what, family in more.items():
-                family.add_metric(of, stream.connections[what])
+            for what, family in totals.items():
+                family.add_metric(of, stream.totals[what])
             if last.HasField("clients"):
                 clients.add_metric(of, last.clients)
             # with too few samples there is no percentile, and no series
             for p, percentile in percentiles.items():
-                if last.HasField(name := f"response_time_{p}_us"):
-                    percentile.add_metric(of, getattr(last, name) / _US_PER_S)
+                if last.total.HasField(name := f"response_time_{p}_us"):
+                    percentile.add_metric(of, getattr(last.total, name) / _US_PER_S)
     yield from (rate, *percentiles.values(), in_flight, backlog, clients)
-    yield from (connections, down, completed, errors, dropped, *more.values())
+    yield from (connections, down, *totals.values())
 
 
 def _operations(shown: Sequence[RunFigures]) -> Iterator[Metric]:
@@ -225,10 +222,10 @@ def _operations(shown: Sequence[RunFigures]) -> Iterator[Metric]:
         for key, operation in run.operations.items()
     )
     for of, operation in itertools.islice(operations, MAX_OPERATIONS):
-        scheduled.add_metric(of, operation.scheduled)
-        entries.add_metric(of, operation.entries)
+        scheduled.add_metric(of, operation.counts["scheduled"])
+        entries.add_metric(of, operation.counts["entries"])
         for outcome in REQUEST_OUTCOMES:
-            requests.add_metric([*of, outcome], operation.outcomes[outcome])
+            requests.add_metric([*of, outcome], operation.counts[outcome])
         for code, count in operation.result_codes.items():
             responses.add_metric([*of, code], count)
         for (metric, outcome), buckets in operation.times.items():

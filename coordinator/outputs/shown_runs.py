@@ -37,7 +37,8 @@ OTHER_CODES = "more"
 
 #: Counters of an operation that tell what became of its requests.
 REQUEST_OUTCOMES = (*OUTCOMES, "abandoned", "dropped")
-#: Counters of a stream's connections that are shown.
+#: A stream's totals: those of its operations, and of its connections.
+OPERATION_TOTALS = ("completed", "errors", "dropped")
 CONNECTION_TOTALS = ("connects", "connect_failures", "disconnects")
 #: Metric and outcome.
 TimesKey = tuple[str, str]
@@ -48,28 +49,22 @@ class StreamFigures:
     """One stream of a run: of the last planned interval, and since the run's start."""
 
     last: pb.StreamFigures
-    completed: int = 0
-    errors: int = 0
-    dropped: int = 0
-    connections: Counter[str] = field(default_factory=Counter)
+    #: OPERATION_TOTALS and CONNECTION_TOTALS by name.
+    totals: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
 class OperationTotals:
     """Of one operation since the run's start."""
 
-    scheduled: int = 0
-    entries: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     #: By name.
     result_codes: Counter[str] = field(default_factory=Counter)
     times: dict[TimesKey, TimeBuckets] = field(default_factory=dict)
 
     def add(self, rows: OperationRows) -> None:
-        self.scheduled += rows.count("scheduled")
-        self.entries += rows.count("entries")
-        for outcome in REQUEST_OUTCOMES:
-            self.outcomes[outcome] += rows.count(outcome)
+        for name in ("scheduled", "entries", *REQUEST_OUTCOMES):
+            self.counts[name] += rows.count(name)
         for code, count in rows.result_codes.items():
             self._count(code_name(code), count)
         for key, histograms in rows.histograms.items():
@@ -80,7 +75,7 @@ class OperationTotals:
     def copy(self) -> OperationTotals:
         return replace(
             self,
-            outcomes=self.outcomes.copy(),
+            counts=self.counts.copy(),
             result_codes=self.result_codes.copy(),
             times={key: times.copy() for key, times in self.times.items()},
         )
@@ -118,13 +113,12 @@ class RunFigures:
             stream = self.streams.setdefault(row.stream, StreamFigures(row))
             if not is_drain:
                 stream.last = row
-            stream.completed += row.completed
-            stream.errors += row.errors
-            stream.dropped += row.dropped
+            for name in OPERATION_TOTALS:
+                stream.totals[name] += getattr(row.total, name)
         for counter in CONNECTION_TOTALS:
             for name, count in window.by_stream(counter).items():
                 if name in self.streams:
-                    self.streams[name].connections[counter] += count
+                    self.streams[name].totals[counter] += count
         for (stream_name, operation, _), rows in window.operations.items():
             key = stream_name, operation
             self.operations.setdefault(key, OperationTotals()).add(rows)
@@ -135,19 +129,17 @@ class RunFigures:
         return replace(
             self,  # its messages are replaced, never changed
             streams={
-                name: replace(stream, connections=stream.connections.copy())
+                name: replace(stream, totals=stream.totals.copy())
                 for name, stream in self.streams.items()
             },
             operations={key: one.copy() for key, one in self.operations.items()},
         )
 
     def _add_generator(self, window: Window) -> None:
-        lag = Histogram.merge(
-            packed
-            for rows in window.operations.values()
-            for outcome in OUTCOMES
-            for _, packed in rows.packed("send_lag", outcome)
-        )
+        lag = Histogram()
+        for rows in window.operations.values():
+            for outcome in OUTCOMES:
+                rows.add_times(lag, "send_lag", outcome)
         self.send_lag_p99_ns = lag.reliable_percentile(99)
         hiccups_ns = window.reports["hiccup_max_ns"]
         known_ns = hiccups_ns[~np.isnan(hiccups_ns)]

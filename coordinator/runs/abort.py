@@ -7,20 +7,16 @@ the directory, and what the generator is to blame for, is for the verdict.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-
+from ldapslam.coordinator.runs.interval import IntervalTotals, Totals, percentile_us
 from ldapslam.jobs.fields.thresholds import (
+    ERRORS,
     PERCENTILES,
-    SHARES,
     Threshold,
     parse_threshold,
-    samples_needed,
     share_of,
 )
 from ldapslam.jobs.run_plan import RunPlan
-from ldapslam.results.histogram import Histogram
-from ldapslam.results.window import OperationRows, Window
+from ldapslam.results.window import Window
 
 
 class AbortWatch:
@@ -36,7 +32,7 @@ class AbortWatch:
         self._missed_ns: dict[tuple[Threshold, tuple[str, str]], int] = {}
         self._last = -1
 
-    def take(self, window: Window) -> str:
+    def take(self, window: Window, totals: Totals) -> str:
         """Why the run is to end after an interval, of all agents; empty: it goes on.
         An interval that is never given breaks what was missed."""
         (index,), reports = window.indexes, window.reports
@@ -49,21 +45,21 @@ class AbortWatch:
             return ""
         start_ns = int(reports["start_ns"][whole].min())
         end_ns = int(reports["end_ns"][whole].max())
-        length_ns = window.length_ns()
         # as the verdict counts them
         if index + 1 < len(self._ends_ns):
             planned_ns = self._ends_ns[index + 1] - self._ends_ns[index]
         else:
-            planned_ns = length_ns
-        rows: dict[tuple[str, str], list[OperationRows]] = {}
-        for (stream, operation, _), of_operation in window.operations.items():
-            rows.setdefault((stream, operation), []).append(of_operation)
-        for key in self._operations(rows, start_ns, end_ns):
+            planned_ns = window.length_ns()
+        for key, of_operation in totals.items():
+            stream = self._plan.stream(key[0])
+            has_end = stream.count or stream.is_replay
+            if has_end or not stream.is_at_work(start_ns, end_ns):
+                continue
             for threshold in self._thresholds:
                 if not threshold.matches(*key):
                     continue
-                found = threshold, key
-                if not self._misses(threshold, key, rows.get(key, []), length_ns):
+                found, value = (threshold, key), _figure(threshold, of_operation)
+                if value is None or threshold.holds(value):
                     self._missed_ns.pop(found, None)
                     continue
                 missed_ns = self._missed_ns.get(found, 0) + planned_ns
@@ -75,58 +71,12 @@ class AbortWatch:
                     )
         return ""
 
-    def _operations(
-        self, reported: Iterable[tuple[str, str]], start_ns: int, end_ns: int
-    ) -> Iterable[tuple[str, str]]:
-        """Planned or reported, of streams that were to be at work."""
-        planned = [
-            (stream.name, operation.name)
-            for stream in self._plan.streams
-            for operation in stream.operations
-        ]
-        for key in dict.fromkeys([*planned, *reported]):
-            stream = self._plan.stream(key[0])
-            has_end = stream.count or stream.is_replay
-            if stream.is_at_work(start_ns, end_ns) and not has_end:
-                yield key
 
-    def _misses(
-        self,
-        threshold: Threshold,
-        key: tuple[str, str],
-        rows: Sequence[OperationRows],
-        length_ns: int,
-    ) -> bool:
-        value = self._figure(threshold, key, rows, length_ns)
-        return value is not None and not threshold.holds(value)
-
-    def _figure(
-        self,
-        threshold: Threshold,
-        key: tuple[str, str],
-        rows: Sequence[OperationRows],
-        length_ns: int,
-    ) -> float | None:
-        """In the threshold's unit; None: too little was sent."""
-        if threshold.metric == "throughput":
-            completed = sum(one.count("completed") for one in rows)
-            return completed * 1e9 / max(length_ns, 1)
-        some, every = SHARES["errors"]
-        counts = {
-            name: sum(one.count(name) for one in rows) for name in {*some, *every}
-        }
-        if threshold.metric == "errors":
-            return share_of("errors", counts)
-        outcome = self._plan.stream(key[0]).operation(key[1]).shown_outcome
-        times = Histogram.merge(
-            packed
-            for one in rows
-            for _, packed in one.packed(threshold.metric, outcome)
-        )
-        # above every time, as the verdict has it
-        times.unanswered = sum(counts[name] for name in some)
-        p = PERCENTILES[threshold.statistic or ""]
-        if times.sample < samples_needed(p):
-            return None
-        value_ns = times.percentile(p)
-        return math.inf if value_ns is None else value_ns / 1000
+def _figure(threshold: Threshold, totals: IntervalTotals) -> float | None:
+    """In the threshold's unit; None: too little was sent."""
+    if threshold.metric == "throughput":
+        return totals.throughput_per_s
+    if threshold.metric == "errors":
+        return share_of("errors", totals.counts)
+    p = PERCENTILES[threshold.statistic or ""]
+    return percentile_us(totals.times(threshold.metric, ERRORS), p)

@@ -10,24 +10,27 @@ behind that too much would have to be kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
-
-import numpy as np
 
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.runs.abort import AbortWatch
-from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream, RunPlan
+from ldapslam.coordinator.runs.interval import (
+    IntervalTotals,
+    Totals,
+    percentile_us,
+    totals_of,
+)
+from ldapslam.jobs.fields.thresholds import ERRORS, share_of, total
+from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (
     IntervalFigures,
     OperationFigures,
-    StreamFigures,
 )
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.window import OperationRows, Window, window_of
+from ldapslam.results.window import Window, window_of
 
-_NS_PER_S = 1e9
 #: Serialised snapshots that are kept for agents that report nothing.
 MOST_KEPT_BYTES = 64 << 20
 
@@ -89,138 +92,77 @@ class LiveStatistics:
                 note_exceeded(Bound.LIVE_BYTES)
             reported = self._open[index]
             window = window_of((index,), list(reported.values()), list(reported))
-            measured.append(Measured(self._merge(index, window), window))
+            totals = totals_of(self._plan, window)
+            measured.append(Measured(self._merge(index, window, totals), window))
             if index in complete and not self.abort_reason:
-                self.abort_reason = self._watch.take(window)
+                self.abort_reason = self._watch.take(window, totals)
             self._done_up_to = index
             del self._open[index], self._open_bytes[index]
         return measured
 
-    def _merge(self, index: int, window: Window) -> IntervalFigures:
+    def _merge(self, index: int, window: Window, totals: Totals) -> IntervalFigures:
         reports, workers = window.reports, window.workers
-        rows: dict[str, dict[str, list[OperationRows]]] = {}
-        for (stream, operation, _), of_operation in window.operations.items():
-            operations = rows.setdefault(stream, {})
-            operations.setdefault(operation, []).append(of_operation)
-        gauges = {
-            name: window.by_stream(name) for name in ("in_flight", "backlog", "down_ns")
-        }
-        # streams without connections send nothing
-        names = {*rows, *+gauges["down_ns"]}
-        length_s = window.length_ns() / _NS_PER_S
         has_time = workers["wall_ns"] > 0
         busy = workers["busy_ns"][has_time] / workers["wall_ns"][has_time]
-        return IntervalFigures(
+        in_flight, backlog, down_ns = map(
+            window.by_stream, ("in_flight", "backlog", "down_ns")
+        )
+        figures = IntervalFigures(
             index=index,
             phase=reports["phase"][0],
             start_ns=int(reports["start_ns"].min()),
             end_ns=int(reports["end_ns"].max()),
-            streams=[
-                _stream_figures(
-                    self._plan.stream(name),
-                    rows.get(name, {}),
-                    {gauge: sums[name] for gauge, sums in gauges.items()},
-                    length_s,
-                )
-                for name in _in_order(names, [one.name for one in self._plan.streams])
-            ],
             agents_reported=len(reports["agent"]),
             agents_planned=self._planned,
             busy_share=busy.max(initial=0.0),
         )
+        streams: dict[str, dict[str, IntervalTotals]] = {}
+        for (stream, operation), found in totals.items():
+            if found.parts:
+                streams.setdefault(stream, {})[operation] = found
+        # streams without connections send nothing
+        for stream in sorted(+down_ns):
+            streams.setdefault(stream, {})
+        length_ns = window.length_ns()
+        for name, operations in streams.items():
+            planned = self._plan.stream(name)
+            parts = [part for one in operations.values() for part in one.parts]
+            times = {key: one.times("response_time") for key, one in operations.items()}
+            union = Histogram.union(times.values())
+            figures.streams.add(
+                stream=name,
+                total=_figures("", IntervalTotals(length_ns, parts), union),
+                operations=[
+                    _figures(key, one, times[key]) for key, one in operations.items()
+                ],
+                in_flight=in_flight[name],
+                backlog=backlog[name],
+                connections_down=down_ns[name] / max(length_ns, 1),
+                connections=planned.connections,
+                clients=planned.clients,
+            )
+        return figures
 
 
-class _Part(NamedTuple):
-    """One operation of a stream."""
-
-    planned: PlannedOperation
-    rows: Sequence[OperationRows]
-    times: Histogram
-
-
-def _in_order(names: Iterable[str], planned: Sequence[str]) -> list[str]:
-    """As planned; others by name, after those."""
-    there = set(names)
-    return [
-        *(name for name in planned if name in there),
-        *sorted(there.difference(planned)),
-    ]
-
-
-def _stream_figures(
-    planned: PlannedStream,
-    operations: Mapping[str, Sequence[OperationRows]],
-    gauges: Mapping[str, int],
-    length_s: float,
-) -> StreamFigures:
-    figures = StreamFigures(
-        stream=planned.name,
-        dropped=sum(_count(rows, "dropped") for rows in operations.values()),
-        in_flight=gauges["in_flight"],
-        backlog=gauges["backlog"],
-        connections=planned.connections,
-        clients=planned.clients,
+def _figures(
+    operation: str, totals: IntervalTotals, times: Histogram
+) -> OperationFigures:
+    counts, failures = totals.counts, Counter[int]()
+    for planned, rows in totals.parts:
+        for code, count in rows.result_codes.items():
+            failures[code] += count * (code not in planned.accepted_codes)
+    is_search = [one for one in totals.parts if one[0].kind == "search"]
+    searches = IntervalTotals(totals.length_ns, is_search).counts
+    return OperationFigures(
+        operation=operation,
+        throughput_per_s=totals.throughput_per_s,
+        completed=counts["completed"],
+        errors=total(counts, ERRORS),
+        dropped=counts["dropped"],
+        searches=searches["completed"],
+        entries=searches["entries"],
+        empty_share=share_of("empty", searches),
+        error_code=next((code for code, _ in (+failures).most_common(1)), None),
+        response_time_max_us=percentile_us(times, 100),
+        **{f"response_time_p{p}_us": percentile_us(times, p) for p in (50, 95, 99)},
     )
-    if length_s > 0:
-        figures.connections_down = gauges["down_ns"] / _NS_PER_S / length_s
-    parts = [
-        _Part(planned.operation(name), rows := operations[name], _response_times(rows))
-        for name in _in_order(operations, [one.name for one in planned.operations])
-    ]
-    for part in parts:
-        _set_figures(
-            figures.operations.add(operation=part.planned.name), [part], length_s
-        )
-    _set_figures(figures, parts, length_s)
-    return figures
-
-
-def _set_figures(
-    figures: StreamFigures | OperationFigures, parts: Sequence[_Part], length_s: float
-) -> None:
-    failures: Counter[int] = Counter()
-    for planned, rows, _ in parts:
-        figures.completed += _count(rows, "completed")
-        figures.errors += _count(rows, "failed", "timed_out", "unresolved")
-        if planned.kind == "search":
-            figures.searches += _count(rows, "completed")
-            figures.entries += _count(rows, "entries")
-            figures.empty += _count(rows, "empty")
-        for row in rows:
-            for code, count in row.result_codes.items():
-                failures[code] += count * (code not in planned.accepted_codes)
-    figures.throughput_per_s = figures.completed / length_s if length_s > 0 else 0.0
-    for code, count in failures.most_common(1):
-        if count:
-            figures.error_code = code
-    times = [part.times for part in parts]
-    _set_times(figures, times[0] if len(times) == 1 else Histogram.union(times))
-
-
-def _count(rows: Iterable[OperationRows], *counters: str) -> int:
-    return sum(one.count(counter) for one in rows for counter in counters)
-
-
-def _set_times(figures: StreamFigures | OperationFigures, times: Histogram) -> None:
-    if times.total:
-        figures.response_time_max_us = times.max_ns / 1000
-    for p in (50, 95, 99):
-        if (value_ns := times.reliable_percentile(p)) is not None:
-            setattr(figures, f"response_time_p{p}_us", value_ns / 1000)
-
-
-def _response_times(rows: Iterable[OperationRows]) -> Histogram:
-    """The successes' times of each row; those of expected results where it has no
-    success."""
-    times = Histogram()
-    for one in rows:
-        succeeded = one.histograms.get(("response_time", "succeeded"))
-        expected = one.histograms.get(("response_time", "expected"))
-        if succeeded is not None:
-            times.add_block(succeeded.read())
-        if expected is not None:
-            is_shown = np.full(expected.rows.shape, fill_value=True)
-            if succeeded is not None:
-                is_shown = ~np.isin(expected.rows, succeeded.rows)
-            times.add_block(expected.read(is_shown))
-    return times

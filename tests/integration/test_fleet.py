@@ -51,7 +51,7 @@ def test_every_interval_of_every_agent_arrives_once_and_watchers_see_it(
     figures = [update.figures for update in updates if update.HasField("figures")]
     assert [one.index for one in figures] == PLANNED
     for one in figures:
-        assert one.streams[0].completed == 2 * PER_INTERVAL
+        assert one.streams[0].total.completed == 2 * PER_INTERVAL
         assert (one.agents_reported, one.agents_planned) == (2, 2)
 
     with fleet.opened_store() as store:

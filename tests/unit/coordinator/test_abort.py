@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ldapslam.coordinator.runs.abort import AbortWatch
+from ldapslam.coordinator.runs.interval import totals_of
 from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.jobs.run_plan import RunPlan, plan_of
 from ldapslam.proto import common_pb2 as pb
@@ -58,7 +59,8 @@ def interval(
 
 def takes(watch: AbortWatch, *snapshots: pb.Snapshot) -> str:
     """Take the snapshots of all agents at once."""
-    return watch.take(window_of((snapshots[0].index,), snapshots))
+    window = window_of((snapshots[0].index,), snapshots)
+    return watch.take(window, totals_of(plan(), window))
 
 
 FAST, SLOW, FEW = (1.0,) * 30, (9.0,) * 30, (9.0,) * 3

@@ -38,10 +38,8 @@ def status(run_id: str, state: str) -> pb.RunStatus:
 
 
 def figures(index: int, *streams: str) -> pb.IntervalFigures:
-    rows = [
-        pb.StreamFigures(stream=name, completed=100, errors=2, dropped=1)
-        for name in streams
-    ]
+    total = pb.OperationFigures(completed=100, errors=2, dropped=1)
+    rows = [pb.StreamFigures(stream=name, total=total) for name in streams]
     return pb.IntervalFigures(index=index, streams=rows)
 
 
@@ -67,14 +65,14 @@ def test_totals_add_up_and_gauges_are_those_of_the_last_interval_before_a_drain(
         runs.interval_measured("r1", figures(index, "readers"), window())
     drain = figures(3, "readers")
     drain.phase = "drain"
-    drain.streams[0].throughput_per_s = 160_000
+    drain.streams[0].total.throughput_per_s = 160_000
     runs.interval_measured("r1", drain, window())
     [run] = runs.shown()
     assert run.interval is not None
     assert run.interval.index == 2
     stream = run.streams["readers"]
-    assert (stream.completed, stream.errors, stream.dropped) == (400, 8, 4)
-    assert stream.last.throughput_per_s == 0
+    assert stream.totals == {"completed": 400, "errors": 8, "dropped": 4}
+    assert stream.last.total.throughput_per_s == 0
 
 
 def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
@@ -291,8 +289,8 @@ def test_the_generators_own_delays_are_those_of_the_worst_host() -> None:
 def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
     runs = running("r1")
     measured = figures(0, "readers")
-    measured.streams[0].response_time_p50_us = 1000
-    measured.streams[0].response_time_p95_us = 2000
+    measured.streams[0].total.response_time_p50_us = 1000
+    measured.streams[0].total.response_time_p95_us = 2000
     runs.interval_measured("r1", measured, window())
     name = "ldapslam_stream_response_time_{}_seconds"
     found = {key[0]: value for key, value in samples_of(runs).items()}

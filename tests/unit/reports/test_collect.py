@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import StoreError
+from ldapslam.coordinator.runs.abort import AbortWatch
+from ldapslam.coordinator.runs.interval import totals_of
+from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.common_pb2 import HostInterval
@@ -31,13 +35,14 @@ from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.intervals import ServiceSlots
 from ldapslam.reports.collect.timeline import IntervalState, Plan, Timeline
-from ldapslam.reports.collect.totals import IN_DOUBT, Collected
+from ldapslam.reports.collect.totals import GENERATOR_LAGS, IN_DOUBT, Collected
 from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram, block_of, header_of
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
 from support.histograms import pack, packed_of
 from support.intervals import NS_PER_S, Interval, interval_of
+from support.plans import changed_plan
 from support.rows import OperationRow, StreamRow, WorkerRow
 from support.store import RUN_ID, Scenario, changed, fill, run_record
 
@@ -409,6 +414,65 @@ def _is_beyond(
             value_ns = times.percentile(p)
             found.add(value_ns is None or value_ns / 1000 >= limit_us)
     return any(found) if found else None
+
+
+def test_live_figures_and_aborts_agree_with_the_report() -> None:
+    """With dropped arrivals, requests without an answer, expected result codes, several
+    servers and agents."""
+    expressions = {
+        f"{stream}.{operation}.{text} for 1s, abort": (stream, operation)
+        for stream, operation in KEYS
+        for text in ("errors < 6%", "p50 < 5ms", "p95 < 5s", "throughput > 4k/s")
+    }
+    scenario = replace(RUN, thresholds=tuple(expressions))
+    plan = run_record(scenario).plan
+    # of a generator that nothing disturbs
+    records = [
+        replace(
+            one,
+            host=None,
+            workers=(),
+            operations=[_undisturbed(row) for row in one.operations],
+        )
+        for one in _records(3)
+        if one.phase == "measure"
+    ]
+    timeline = _collected(records, scenario=scenario).timeline
+    live = LiveStatistics(AGENTS, plan)
+    measured = [m for one in records for m in live.add(one.agent, one.snapshot)]
+    seen = set()
+    for place, (figures, window) in enumerate(measured):
+        for stream in figures.streams:
+            for one in stream.operations:
+                series = timeline.operations[stream.stream, one.operation]
+                length_s = window.length_ns() / NS_PER_S
+                shown = one.throughput_per_s, one.errors / length_s
+                charted = series.throughput_per_s[place], series.errors_per_s[place]
+                assert shown == pytest.approx(charted)
+                for name in ("p50_us", "p99_us", "max_us"):
+                    us = getattr(one, f"response_time_{name}")
+                    is_known = 0 < us < math.inf
+                    assert getattr(series, name)[place] == (us if is_known else None)
+        totals = totals_of(plan, window)
+        for expression, key in expressions.items():
+            watch = AbortWatch(changed_plan(plan, thresholds=[expression]))
+            state = timeline.states[expression][key][figures.index]
+            assert bool(watch.take(window, totals)) is (state == MISSED)
+            seen.add((expression.partition(" ")[0].rpartition(".")[2], state))
+    assert len(measured) == SCENARIO.measure_s
+    figures_seen = "errors", "p50", "p95", "throughput"
+    assert seen >= {(one, state) for one in figures_seen for state in (MET, MISSED)}
+
+
+def _undisturbed(row: OperationRow) -> OperationRow:
+    """The row without lags of the generator, and with fewer errors."""
+    kept = {
+        one: packed
+        for one, packed in row.histograms.items()
+        if one[0] not in GENERATOR_LAGS
+    }
+    fewer = {name: getattr(row, name) // 20 for name in ("failed", "dropped")}
+    return changed(row, histograms=kept, **fewer)
 
 
 @pytest.mark.usefixtures("_small_window")
