@@ -12,8 +12,7 @@ than 1/1024 of its values, so a percentile, the middle of its bucket, is within 
 (below 1,024 us: within 0.5 us) of the value of that rank. Merging adds counts: the
 histogram of a fleet is exactly that of the union of its requests.
 
-Packed histograms are taken in as they come and added up some hundred at a time, when a
-statistic is asked for; reports that merge millions read blocks of them as columns.
+Packed histograms are read as columns, some hundred at a time.
 
 Ranks are taken over the values in buckets, those that overflowed, and the requests
 without an answer, which lie above every value. A statistic that depends on what lies
@@ -39,15 +38,11 @@ from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.results import _columns
 
 BUCKETS = 23 * 1024
-HEADER = struct.Struct("<4sIQQQQQ")
-MAGIC = b"SLH1"
 #: `min_ns` of a histogram without a value.
 EMPTY_MIN_NS = 2**64 - 1
 MAX_US = 3_600_000_000
 
 _HALF = 1024
-#: Kept packed at most, by one histogram.
-_MOST_PENDING_BYTES = 1 << 18
 _NS_PER_US = 1000
 
 #: HdrHistogram V2: cookies of the payload and of its compressed wrapper.
@@ -146,20 +141,6 @@ def sums_of(headers: Headers) -> Sums:
     )
 
 
-def header_of(packed: bytes) -> tuple[int, Sums]:
-    """Number of buckets of one packed histogram, and the rest of its header."""
-    if len(packed) < HEADER.size:
-        raise StoreError(f"packed histogram: {len(packed)} bytes are no header")
-    magic, n, *sums = HEADER.unpack_from(packed)
-    if magic != MAGIC or len(packed) != HEADER.size + 6 * n:
-        raise StoreError(
-            f"packed histogram: magic {magic!r}, {n} buckets, {len(packed)} bytes"
-        )
-    if sums[0] and not n:
-        raise StoreError(f"packed histogram: {sums[0]} values in no bucket")
-    return n, Sums(*sums)
-
-
 def block_of(packed: Sequence[bytes]) -> Block:
     """The histograms as columns, checked; StoreError when one is damaged."""
     lengths = np.fromiter(map(len, packed), np.int64, len(packed))
@@ -219,8 +200,6 @@ class Histogram:
         "_counts",
         "_cumulated",
         "_most",
-        "_pending",
-        "_pending_bytes",
         "max_ns",
         "min_ns",
         "overflow",
@@ -237,9 +216,6 @@ class Histogram:
         self._most = 0
         #: Sums of `_counts` up to each bucket; None: not computed.
         self._cumulated: Counts | None = None
-        #: Packed histograms that are not in `_counts` yet; their totals are.
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
         self.total = 0
         self.overflow = 0
         #: Requests without an answer. Agents send them as counters: not packed.
@@ -252,9 +228,7 @@ class Histogram:
     def merge(cls, parts: Iterable[bytes]) -> Histogram:
         """The union of packed histograms; StoreError when one is damaged."""
         histogram = cls()
-        for packed in parts:
-            histogram.add_packed(packed)
-        histogram._settle()
+        histogram.add_block(block_of([*parts]))
         return histogram
 
     @classmethod
@@ -264,39 +238,19 @@ class Histogram:
             union.add(histogram)
         return union
 
-    def add_packed(self, packed: bytes) -> None:
-        """Adds a packed histogram; StoreError when the bytes are not one, for what is
-        in the buckets not before they are read."""
-        n, sums = header_of(packed)
-        if n:
-            self._pending.append(packed)
-            self._pending_bytes += len(packed)
-            if self._pending_bytes > _MOST_PENDING_BYTES:
-                self._settle()
-        self._add_sums(sums)
-
     @property
     def counts(self) -> Counts:
         """Values in each bucket; those beyond the last one have none."""
-        if self._pending:
-            self._settle()
         return self._counts.astype(np.int64)
-
-    def _settle(self) -> None:
-        """Adds up what is pending."""
-        pending, self._pending, self._pending_bytes = self._pending, [], 0
-        if not pending:
-            return
-        block = block_of(pending)
-        if len(pending) == 1:
-            self._add_ascending(block.indexes, block.counts)
-        else:
-            self._add_up(_added_up(block))
 
     def add_block(self, block: Block) -> None:
         """Adds packed histograms that were read together."""
-        self._add_up(_added_up(block))
-        self._add_sums(sums_of(block.headers))
+        sums = sums_of(block.headers)
+        if block.headers.size == 1:
+            self.add_counts(block.indexes, block.counts, sums)
+        else:
+            self._add_up(_added_up(block))
+            self._add_sums(sums)
 
     def add_counts(
         self, buckets: npt.NDArray[Any], counts: npt.NDArray[Any], sums: Sums
@@ -343,15 +297,11 @@ class Histogram:
 
     def _ranks(self) -> Counts:
         """Values up to each bucket."""
-        if self._pending:
-            self._settle()
         if self._cumulated is None:
             self._cumulated = np.cumsum(self._counts, dtype=np.int64)
         return self._cumulated
 
     def add(self, other: Histogram) -> None:
-        self._settle()
-        other._settle()
         self._add_up(other._counts)
         self.unanswered += other.unanswered
         self._add_sums(

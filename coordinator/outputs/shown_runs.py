@@ -70,7 +70,7 @@ class OperationTotals:
         for key, histograms in rows.histograms.items():
             if key[0] in ("response_time", "service_time"):
                 times = self.times.setdefault(key, TimeBuckets())
-                times.add([packed for _, packed in histograms.each()])
+                times.add(histograms.read())
 
     def copy(self) -> OperationTotals:
         return replace(

@@ -8,13 +8,12 @@ below it is exact; from 50 ms on the edge is up to 0.05 % off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.results.histogram import block_of, middles_ns, sums_of
+from ldapslam.results.histogram import Block, middles_ns, sums_of
 
 _NS_PER_S = 1e9
 #: 20 µs to 30 s, six to a decade.
@@ -44,10 +43,8 @@ class TimeBuckets:
         self._counts = np.zeros(len(BORDERS_NS) + 1, np.int64)
         self._sum_ns = 0
 
-    def add(self, packed: Sequence[bytes]) -> None:
-        """Packed histograms; StoreError when one is damaged."""
-        block = block_of(packed)
-        one_row = np.zeros(len(packed), np.intp)
+    def add(self, block: Block) -> None:
+        one_row = np.zeros(block.headers.size, np.intp)
         self._counts += block.table(one_row, 1, _places(), self._counts.size)[0]
         sums = sums_of(block.headers)
         self._counts[-1] += sums.overflow

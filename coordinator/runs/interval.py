@@ -45,7 +45,7 @@ class IntervalTotals:
 
     def times(self, metric: str, above: Sequence[str] = UNANSWERED) -> Histogram:
         """Return the durations that are shown; the requests of the counters `above`
-        rank above every one."""
+        rank above all of them."""
         times = Histogram()
         for planned, rows in self.parts:
             rows.add_times(times, metric, planned.shown_outcome)

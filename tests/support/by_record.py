@@ -21,7 +21,8 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     STREAM_TIMES,
 )
-from ldapslam.results.histogram import Histogram, header_of
+from ldapslam.results.histogram import Histogram
+from support.histograms import packed_sums
 from support.intervals import Interval
 from support.rows import OperationRow
 
@@ -83,7 +84,9 @@ def by_record(
                 sums.connections[stream.stream, name] += getattr(stream, name)
             for name in SET_UP_TIMES:
                 if packed := getattr(stream, name):
-                    sums.histograms["set-up", stream.stream, name].add_packed(packed)
+                    sums.histograms["set-up", stream.stream, name].add(
+                        Histogram.merge([packed])
+                    )
             if record.phase == "measure":
                 own = tuple(getattr(stream, name) for name in STREAM_TIMES)
                 of_stream = sums.responses[stream.stream]
@@ -118,7 +121,7 @@ def _add_disturbances(
     sums: ByRecord, record: Interval, validity: Validity, fragment_ns: float
 ) -> None:
     lags_ns = [
-        header_of(packed)[1].max_ns
+        packed_sums(packed).max_ns
         for operation in record.operations
         if operation.measured
         for (metric, _), packed in operation.histograms.items()
@@ -172,11 +175,11 @@ def _add_operation(
         sums.of_agents[record.agent, "completed in measure"] += operation.completed
     for one, packed in operation.histograms.items():
         if not operation.measured:
-            sums.overflow[key] += header_of(packed)[1].overflow
+            sums.overflow[key] += packed_sums(packed).overflow
             continue
-        sums.histograms[key, one].add_packed(packed)
+        sums.histograms[key, one].add(Histogram.merge([packed]))
         if one == ("response_time", wanted.get(key, "succeeded")):
-            sums.histograms["agent", record.agent, key].add_packed(packed)
+            sums.histograms["agent", record.agent, key].add(Histogram.merge([packed]))
     if operation.measured:
         sums.codes[key].update(operation.result_codes)
         for code, text in operation.diagnostic_messages.items():
@@ -223,11 +226,11 @@ def _figures(
             service.unanswered += lost
             for (metric, of), packed in operation.histograms.items():
                 if metric == "send_lag":
-                    lag.add_packed(packed)
+                    lag.add(Histogram.merge([packed]))
                 elif (metric, of) == ("response_time", outcome):
-                    times.add_packed(packed)
+                    times.add(Histogram.merge([packed]))
                 elif (metric, of) == ("service_time", outcome):
-                    service.add_packed(packed)
+                    service.add(Histogram.merge([packed]))
     percentiles = {
         f"p{p}_us": None if (value := times.reliable_percentile(p)) is None else value
         for p in (50, 90, 99)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.results.histogram import HEADER, MAGIC, MAX_US, Histogram, Sums
+from ldapslam.results.histogram import MAX_US, Histogram, Sums, block_of, sums_of
 
 
 def histogram_of(values_ns: npt.ArrayLike) -> Histogram:
@@ -34,8 +36,9 @@ def histogram_of(values_ns: npt.ArrayLike) -> Histogram:
 def pack(histogram: Histogram) -> bytes:
     """Without `unanswered`, which has no place in it."""
     index = np.flatnonzero(histogram.counts)
-    header = HEADER.pack(
-        MAGIC,
+    header = struct.pack(
+        "<4sIQQQQQ",
+        b"SLH1",
         index.size,
         histogram.total,
         histogram.overflow,
@@ -45,6 +48,10 @@ def pack(histogram: Histogram) -> bytes:
     )
     counts = histogram.counts[index].astype("<u4")
     return header + index.astype("<u2").tobytes() + counts.tobytes()
+
+
+def packed_sums(packed: bytes) -> Sums:
+    return sums_of(block_of([packed]).headers)
 
 
 def packed_of(values_ns: npt.ArrayLike) -> bytes:

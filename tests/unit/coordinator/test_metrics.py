@@ -26,7 +26,7 @@ from ldapslam.coordinator.outputs.shown_runs import (
 from ldapslam.coordinator.outputs.time_buckets import BORDERS_NS, TimeBuckets
 from ldapslam.proto import common_pb2
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results.histogram import BUCKETS, bucket_range_ns
+from ldapslam.results.histogram import BUCKETS, block_of, bucket_range_ns
 from ldapslam.results.window import Window, window_of
 from support.histograms import packed_of
 from support.rows import OperationRow, snapshot_of
@@ -314,7 +314,7 @@ def test_a_border_stands_for_an_edge_of_the_engine_or_one_near_it() -> None:
     for border_ns in BORDERS_NS:
         near_ns = EDGES_NS[np.abs(EDGES_NS - border_ns).argmin()]
         buckets = TimeBuckets()
-        buckets.add([packed_of([near_ns - 1, near_ns])])
+        buckets.add(block_of([packed_of([near_ns - 1, near_ns])]))
         place = BORDERS_NS.index(border_ns)
         # the first below it, the second not
         assert buckets.counts[place : place + 2] == [1, 1]
@@ -328,7 +328,7 @@ def test_counts_below_30_ms_are_those_of_the_values_themselves(
 ) -> None:
     buckets = TimeBuckets()
     half = len(times) // 2
-    buckets.add([packed_of(times[:half]), packed_of(times[half:])])
+    buckets.add(block_of([packed_of(times[:half]), packed_of(times[half:])]))
     below = np.cumsum(buckets.counts)
     for border_ns, count in zip(BORDERS_NS, below, strict=False):
         if border_ns <= 30 * MS:

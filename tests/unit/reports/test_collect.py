@@ -37,10 +37,10 @@ from ldapslam.reports.collect.intervals import ServiceSlots
 from ldapslam.reports.collect.timeline import IntervalState, Plan, Timeline
 from ldapslam.reports.collect.totals import GENERATOR_LAGS, IN_DOUBT, Collected
 from ldapslam.results import columns
-from ldapslam.results.histogram import Histogram, block_of, header_of
+from ldapslam.results.histogram import Histogram, block_of
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
-from support.histograms import pack, packed_of
+from support.histograms import pack, packed_of, packed_sums
 from support.intervals import NS_PER_S, Interval, interval_of
 from support.plans import changed_plan
 from support.rows import OperationRow, StreamRow, WorkerRow
@@ -336,7 +336,7 @@ def _times(operations: list[OperationRow], metric: str = "response_time") -> His
     for one in operations:
         wanted = metric, WANTED[one.stream, one.operation]
         if packed := one.histograms.get(wanted):
-            whole.add_packed(packed)
+            whole.add(Histogram.merge([packed]))
         whole.unanswered += one.timed_out + one.unresolved
     return whole
 
@@ -521,7 +521,7 @@ def _in_flight(
         members = [record for record in records if record.index == index]
         length_ns = length_ns_of(members)
         sums = [
-            header_of(packed)[1]
+            packed_sums(packed)
             for record in members
             for one in record.operations
             if one.stream == stream

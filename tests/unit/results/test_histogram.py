@@ -24,11 +24,16 @@ from ldapslam.results.histogram import (
     Sums,
     block_of,
     bucket_range_ns,
-    header_of,
     order_statistic_ranks,
     percentile_rank,
 )
-from support.histograms import bucket_index, histogram_of, pack, packed_of
+from support.histograms import (
+    bucket_index,
+    histogram_of,
+    pack,
+    packed_of,
+    packed_sums,
+)
 
 MAX_NS = MAX_US * 1000
 #: Durations over all magnitudes: uniform ones would hardly ever be short.
@@ -64,8 +69,7 @@ def test_counts_outgrow_every_type_of_numbers(most: int, more: int) -> None:
     ours = _of_bucket(5, most)
     ours.add(_of_bucket(5, more))
     assert ours.counts.tolist() == [0] * 5 + [most + more]
-    ours.add_packed(packed)
-    ours.add_block(block_of([packed] * 300))
+    ours.add_block(block_of([packed] * 301))
     ours.add_counts(np.array([3, 5]), np.array([7.0, 2.0]), Sums(9, 0, 3000, 5000, 0))
     count = most + more + 303
     assert ours.counts.tolist() == [0, 0, 0, 7, 0, count]
@@ -182,7 +186,7 @@ def test_values_above_one_hour_rank_above_every_bucket() -> None:
     histogram = histogram_of([1_000_000] * 97 + [hours_ns] * 3)
     assert (histogram.sample, histogram.total, histogram.overflow) == (100, 97, 3)
     assert histogram.sum_ns == 97 * 1_000_000
-    assert header_of(pack(histogram))[1].overflow == 3
+    assert packed_sums(pack(histogram)).overflow == 3
     assert histogram.percentile(97) == pytest.approx(1e6, rel=1e-3)
     assert histogram.percentile(98) is None
     assert histogram.percentile(100) == hours_ns  # the maximum is exact
