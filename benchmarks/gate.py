@@ -171,7 +171,7 @@ def plain_answer(found: Mapping[str, Any], folder: Path) -> bool:
     old, new = sides["old"], sides["new"]
 
     def ratio(name: str) -> float:
-        key = _TITLE, METRICS[name]
+        key = METRICS[name].of(_TITLE)
         before, after = (one[key].value if key in one else None for one in (old, new))
         return after / before if before and after else 1.0
 

@@ -370,11 +370,9 @@ def _unknown_name(
     if not operations or operation in ("*", *operations):
         return None
     if operation in names:
-        figure = ".".join(filter(None, (name.metric, name.statistic)))
-        return Fault(
-            f"unknown operation {operation!r}{where}",
-            f"{operation!r} is a stream: write {operation}.*.{figure}",
-        )
+        meant = FigureName(operation, "*", name.metric, name.statistic).name
+        hint = f"{operation!r} is a stream: write {meant}"
+        return Fault(f"unknown operation {operation!r}{where}", hint)
     return unknown("operation", operation, operations, where=where)
 
 

@@ -30,7 +30,6 @@ from ldapslam.jobs.fields.thresholds import (
 )
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.streams import AgentSummary, OperationSummary, StreamSummary
-from ldapslam.reports.typeset import NOT_AVAILABLE, figure_text
 from ldapslam.reports.uncertainty import FEWEST_BATCHES, Estimate
 
 _NEEDS_BATCHES, _NEEDS_TIMES = (
@@ -42,111 +41,37 @@ _NEEDS_REQUESTS = "requests in the measure phase"
 _NEEDS_RUNS = "repeated runs: a run has one such value"
 
 
-#: Unit of a figure -> how it is shown, and the factor to that.
-_SHOWN = {
-    "us": ("ms", 1e-3),
-    "per_s": ("/s", 1.0),
-    "share": ("%", 100.0),
-    "count": ("requests", 1.0),
-}
-_IN_SECONDS = ("s", 1e-6)
-#: Place, value, and the ends of its interval; None where there is none.
-Point: TypeAlias = tuple[float, float, float | None, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A figure that operations, streams or others of all runs have."""
-
-    metric: str
-    #: None for metrics with one value.
-    statistic: str | None = None
-    #: One of SUBJECTS.
-    kind: str = "stream"
-
-    @property
-    def name(self) -> str:
-        """As in thresholds, without stream and operation: `p99`, `errors`."""
-        return self.words.replace(" ", ".")
-
-    @property
-    def words(self) -> str:
-        """For people."""
-        if self.statistic is None or self.metric == "response_time":
-            return self.statistic or self.metric
-        return f"{self.metric} {self.statistic}"
-
-    @property
-    def title(self) -> str:
-        """With the unit: `p99 (ms)`."""
-        return f"{self.words} ({self._shown[0]})"
-
-    @property
-    def unit(self) -> str:
-        """One of UNITS; '1' of what a monitor reads."""
-        name = FigureName(kind=self.kind, metric=self.metric, statistic=self.statistic)
-        return name.unit or "1"
-
-    @property
-    def is_ratio(self) -> bool:
-        """Compared by new / old, else by new - old: a share may be 0, which has no
-        ratio."""
-        return self.unit != "share"
-
-    @property
-    def is_rate(self) -> bool:
-        """Whether more of it is better."""
-        return self.unit == "per_s"
-
-    def name_of(self, title: str) -> str:
-        """Return the name of the figure of an operation with this title."""
-        return ".".join(filter(None, (title, self.metric, self.statistic)))
-
-    def shown(self, value: float) -> float:
-        """Return a value in the unit of `title`."""
-        return value * self._shown[1]
-
-    def point(self, at: float, value: float, interval: Estimate | None) -> Point:
-        """Return a value with its interval for a chart, in the unit of `title`."""
-        low, high = map(self.shown, interval[1:]) if interval else (None, None)
-        return at, self.shown(value), low, high
-
-    def text(self, value: float | None) -> str:
-        """Return a value in the unit of `title`, for people."""
-        return NOT_AVAILABLE if value is None else figure_text(self.shown(value))
-
-    def with_unit(self, value: float | None) -> str:
-        unit = self._shown[0]
-        space = "" if unit in ("/s", "%") else " "
-        return self.text(value) + f"{space}{unit}" * (value is not None)
-
-    @property
-    def _shown(self) -> tuple[str, float]:
-        if self.metric in ("elapsed", "after"):
-            return _IN_SECONDS
-        return _SHOWN.get(self.unit, ("", 1.0))
-
-
-def metric_of(text: str) -> Metric:
-    """Return the metric that a text names, as in thresholds; Fault."""
+def metric_of(text: str) -> FigureName:
+    """Return the name of a figure of all operations; Fault."""
     about = parse_name(text)
-    if (about.kind, about.subject, about.part) != ("stream", "*", "*"):
+    if about.kind != "stream" or about.title:
         raise Fault(
             f"expected a metric of all operations, got {text!r}",
             "such as p99, errors",
         )
-    return Metric(about.metric, about.statistic)
+    return about
 
 
 #: What runs are compared by when nothing is chosen.
 COMPARED = tuple(
-    map(metric_of, "throughput goodput errors mean p50 p95 p99 elapsed".split())
+    map(parse_name, "throughput goodput errors mean p50 p95 p99 elapsed".split())
 )
 #: By name.
 METRICS = {one.name: one for one in COMPARED}
-THROUGHPUT, GOODPUT, ERRORS = (
-    METRICS[name] for name in ("throughput", "goodput", "errors")
-)
+THROUGHPUT, GOODPUT, ERRORS = COMPARED[:3]
+
+
+#: Place, value, and the ends of its interval; None where there is none.
+Point: TypeAlias = tuple[float, float, float | None, float | None]
+
+
+def point_of(
+    name: FigureName, at: float, value: float, interval: Estimate | None = None
+) -> Point:
+    """Return a value with its interval for a chart, in the unit of the heading."""
+    factor = name.shown_in.factor
+    low, high = (end * factor for end in interval[1:]) if interval else (None, None)
+    return at, value * factor, low, high
 
 
 class Range(NamedTuple):
@@ -165,17 +90,10 @@ class Range(NamedTuple):
     narrowed_by: str = LONGER
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+@dataclass(frozen=True)
+class Figure(FigureName):
     """A value of an operation, a stream, a server, an agent or the run."""
 
-    #: A stream, a server's URI, a monitor, a group of servers, or an agent.
-    subject: str
-    #: An operation, or a kind of requests; '*': of the whole subject.
-    part: str
-    metric: str
-    #: None for metrics with one value.
-    statistic: str | None
     value: float | None
     #: Its 95 % confidence interval, by batches of the run, or what else it may be; None
     #: where nothing is known of it.
@@ -192,8 +110,6 @@ class Figure:
     range: Range | None = None
     #: What, other than chance, may make the value differ from the directory's.
     limited_by: tuple[str, ...] = ()
-    #: One of SUBJECTS.
-    kind: str = "stream"
     #: Unit of what a monitor reads; that of others follows from the metric.
     read_unit: str = ""
     #: Roles of the server.
@@ -202,29 +118,16 @@ class Figure:
     @property
     def unit(self) -> str:
         """One of UNITS."""
-        return self.read_unit or self.key[1].unit
-
-    @property
-    def name(self) -> str:
-        """As in thresholds."""
-        place = ".".join(self.place)
-        if self.kind != "stream":
-            part = "" if self.part == "*" else f".{self.part}"
-            place = f"{self.kind}({self.subject}){part}".replace("()", "")
-        return self.key[1].name_of(place)
+        return self.read_unit or super().unit or "1"
 
     @property
     def place(self) -> tuple[str, str]:
         return self.subject, self.part
 
     @property
-    def title(self) -> str:
-        """The title of the operation, or the name of the subject."""
-        return self.subject if self.part == "*" else ".".join(self.place)
-
-    @property
-    def key(self) -> Key:
-        return self.title, Metric(self.metric, self.statistic, self.kind)
+    def key(self) -> FigureName:
+        """The name alone."""
+        return FigureName(*self.place, self.metric, self.statistic, kind=self.kind)
 
     @property
     def is_too_small(self) -> bool:
@@ -254,7 +157,7 @@ def figures_of_run(
     whole_s = measure_s or 1.0
     at_work = {one.name: (one.window.measure_s or 0.0) / whole_s for one in streams}
     for metric, of in SUBJECTS["run"].metrics.items():
-        every = matching(FigureName(metric=metric), figures)
+        every = matching(parse_name(metric), figures)
         parts = [(one, one.value) for one in every if one.value is not None]
         sample = sum(one.sample for one, _ in parts)
         rows = []
@@ -266,7 +169,7 @@ def figures_of_run(
             ends = (one.range or Range(value, value, value, value))[:4]
             rows.append([weight * each for each in (value, *ends)])
         limits = dict.fromkeys(text for one, _ in parts for text in one.limited_by)
-        found = Figure("", "*", metric, None, None, needs=_NEEDS_REQUESTS, kind="run")
+        found = Figure("*", "*", metric, None, None, needs=_NEEDS_REQUESTS, kind="run")
         if rows:
             value, low, high, least, most = map(sum, zip(*rows, strict=True))
             found = replace(found, value=value, needs="", sample=sample)
@@ -274,9 +177,7 @@ def figures_of_run(
         yield replace(found, limited_by=tuple(limits))
 
 
-#: Title of an operation, or a stream's name, and metric.
-Key: TypeAlias = tuple[str, Metric]
-Readings: TypeAlias = dict[Key, Figure]
+Readings: TypeAlias = dict[FigureName, Figure]
 
 
 def readings_of(figures: Iterable[Figure]) -> Readings:
@@ -289,24 +190,21 @@ def readings_of(figures: Iterable[Figure]) -> Readings:
     }
 
 
-def keys_of(runs: Sequence[Readings]) -> list[Key]:
-    """Return the keys of all runs with a metric of COMPARED, by operation; goodput
+def names_of(runs: Sequence[Readings]) -> list[FigureName]:
+    """Return the names in all runs with a metric of COMPARED, by operation; goodput
     where it is not throughput in all."""
-    keys = dict.fromkeys(key for run in runs for key in run)
-    titles = dict.fromkeys(title for title, _ in keys)
+
+    def is_throughput(title: str) -> bool:
+        goodput, throughput = GOODPUT.of(title), THROUGHPUT.of(title)
+        found = [run for run in runs if goodput in run]
+        return all(run[goodput].value == run[throughput].value for run in found)
+
     return [
-        (title, metric)
-        for title in titles
+        metric.of(title)
+        for title in dict.fromkeys(key.title for run in runs for key in run)
         for metric in COMPARED
-        if (title, metric) in keys
-        and (
-            metric != GOODPUT
-            or any(
-                run[title, GOODPUT].value != run[title, THROUGHPUT].value
-                for run in runs
-                if (title, GOODPUT) in run
-            )
-        )
+        if any(metric.of(title) in run for run in runs)
+        and not (metric == GOODPUT and is_throughput(title))
     ]
 
 
@@ -476,8 +374,8 @@ def key_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
     has."""
     return {
         one.name: _rounded(one.value)
-        for (_, metric), one in readings_of(figures).items()
-        if metric.name in ("throughput", "errors", "p50", "p99")
+        for one in readings_of(figures).values()
+        if one.short in ("throughput", "errors", "p50", "p99")
     }
 
 
@@ -523,19 +421,14 @@ def _figure_in(name: str, one: Mapping[str, Any]) -> Figure:
         low = -math.inf if low is None else low
         high = math.inf if high is None else high
         interval = Estimate(value, low, high)
-    about = parse_name(name, has_any_names=True)
     return Figure(
-        "" if about.subject == "*" else about.subject,
-        about.part,
-        about.metric,
-        about.statistic,
-        value,
-        interval,
+        **vars(parse_name(name, has_any_names=True)),
+        value=value,
+        interval=interval,
         sample=one.get("sample", 0),
         unanswered=one.get("unanswered", 0),
         needs=one.get("needs", ""),
         limited_by=tuple(one.get("limited_by", ())),
-        kind=about.kind,
         read_unit=one.get("unit", ""),
         roles=tuple(one.get("roles", ())),
     )

@@ -11,10 +11,17 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
+from ldapslam.base import units
 from ldapslam.base.inert import inert
-from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
+from ldapslam.jobs.fields.thresholds import (
+    PERCENTILES,
+    FigureName,
+    Threshold,
+    parse_name,
+    samples_needed,
+)
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -23,6 +30,7 @@ from ldapslam.reports.document import (
     MUTED,
     Cell,
     Field,
+    Row,
     number,
 )
 
@@ -56,6 +64,67 @@ def figure_text(value: float) -> str:
     return decimal(value, max(3, 2 - math.floor(math.log10(abs(value)))))
 
 
+def value_text(name: FigureName, value: float | None, *, has_unit: bool = False) -> str:
+    """Return a figure's value in the unit of its heading."""
+    if value is None:
+        return NOT_AVAILABLE
+    unit = name.shown_in
+    space = "" if unit.shown in ("/s", "%") else " "
+    return figure_text(value * unit.factor) + f"{space}{unit.shown}" * has_unit
+
+
+class HasValue(Protocol):
+    """A figure, or the mean of several."""
+
+    @property
+    def value(self) -> float | None: ...
+
+
+def figure_cell(name: FigureName, one: HasValue | None) -> Cell:
+    """n/a, with what it needs, where there is no value."""
+    if one is None or one.value is None:
+        return Cell(value_text(name, None), MUTED, getattr(one, "needs", ""))
+    return Cell(value_text(name, one.value))
+
+
+def figure_columns(
+    names: Iterable[FigureName],
+    read: Callable[[Row, FigureName], HasValue | None],
+) -> list[Field[Row]]:
+    """A column for each figure, with what is read of the row."""
+
+    def column(name: FigureName) -> Field[Row]:
+        return number(name.heading, lambda row: figure_cell(name, read(row, name)))
+
+    return list(map(column, names))
+
+
+_LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
+
+
+def limit_text(threshold: Threshold, value: float | None) -> str:
+    """Return a value with its unit, which of times is that of the threshold's limit."""
+    if value is None:
+        return "no data"
+    match threshold.limit_unit:
+        case "us" | "s" as unit:
+            found = _LIMIT_UNIT.search(threshold.expression)
+            shown = found[1] if found else "s"
+            one = units.DURATION_UNITS[shown]
+            shown_value = value * units.DURATION_UNITS[unit] / one
+            digits = 6 if shown == "s" and 0 < abs(shown_value) < 1 else 3
+            return f"{shown_value:,.{digits}f}{shown}"
+        case "per_s":
+            return f"{value:,.1f}/s"
+        case "bytes" | "bytes_per_s" as unit:
+            per = unit.removeprefix("bytes").replace("_per_", "/")
+            return f"{units.format_size(round(value))}{per}"
+        case "count":
+            return f"{value:,.0f}"
+    is_share = threshold.limit_unit == "share" or "%" in threshold.expression
+    return f"{value * 100:.4g}%" if is_share else f"{value:,.4g}"
+
+
 def milliseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
     """A duration in ms to the us, which is what histograms resolve."""
     if value_us is None:
@@ -69,10 +138,6 @@ def signed(value: float, digits: int = 1) -> str:
     if not any(digit in text for digit in "123456789"):
         return text
     return f"{'+' if value > 0 else MINUS}{text}"
-
-
-def microseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
-    return missing if value_us is None else decimal(value_us, 1)
 
 
 def percent(share: float | None, digits: int = 2) -> str:
@@ -167,28 +232,15 @@ _NO_ANSWER = (
 TimesRow = tuple[Any, ...]
 
 
-def percentiles(
-    times_of: Callable[[Any], Distribution],
-    names: Iterable[str] = SHOWN,
-    unit: str = " (ms)",
-) -> list[Field[Any]]:
-    """A column for each of these percentiles."""
-
-    def percentile(name: str) -> Field[Any]:
-        title = name.replace("_", ".") + unit
-        return number(title, lambda row: statistic_cell(times_of(row), name))
-
-    return [percentile(name) for name in names]
-
-
 def times_columns(names: Iterable[str] = SHOWN) -> list[Field[TimesRow]]:
     """Return the columns of a table of times, without the columns of names."""
-    return [
-        number("n", lambda row: count(row[-1].count)),
-        number("mean", lambda row: statistic_cell(row[-1], "mean")),
-        *percentiles(lambda row: row[-1], names, unit=""),
-        number("max", lambda row: statistic_cell(row[-1], "max")),
-    ]
+
+    def statistic(name: str) -> Field[TimesRow]:
+        title = parse_name(name).words
+        return number(title, lambda row: statistic_cell(row[-1], name))
+
+    counts: Field[TimesRow] = number("n", lambda row: count(row[-1].count))
+    return [counts, *map(statistic, ("mean", *names, "max"))]
 
 
 def statistic_cell(times: Distribution, name: str) -> Cell:

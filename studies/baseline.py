@@ -18,6 +18,7 @@ from ldapslam.base.errors import ConfigError, NotAsJudged
 from ldapslam.base.files import write_private
 from ldapslam.base.inert import one_line
 from ldapslam.base.names import checked_name
+from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.comparing.making import (
     READ,
     UNREAD,
@@ -29,14 +30,13 @@ from ldapslam.reports.document import Table, column, number, table
 from ldapslam.reports.figures import (
     METRICS,
     Figure,
-    Key,
     Readings,
-    keys_of,
     metric_of,
+    names_of,
     readings_of,
 )
 from ldapslam.reports.model import Summary
-from ldapslam.reports.typeset import NOTHING
+from ldapslam.reports.typeset import NOTHING, value_text
 from ldapslam.studies.gate import mean_of_runs
 
 SCHEMA = "ldapslam-baseline/1"
@@ -78,17 +78,16 @@ class BaselineRun(_Model):
     @property
     def readings(self) -> Readings:
         return {
-            (title, metric): Figure(
-                *title.partition(".")[::2],
-                metric.metric,
-                metric.statistic,
-                value,
+            name: Figure(
+                **vars(name),
+                value=value,
                 sample=self.requests.get(title, 0),
                 needs="" if value is not None else "this figure in every run",
             )
             for title, of_title in self.figures.items()
-            for name, value in of_title.items()
-            if (metric := METRICS.get(name))
+            for metric, value in of_title.items()
+            if metric in METRICS
+            for name in [METRICS[metric].of(title)]
         }
 
 
@@ -109,10 +108,10 @@ class Baseline(_Model):
         """Return the mean of each figure over the runs; geometric except for errors."""
         runs = [one.readings for one in self.runs]
         found: dict[str, dict[str, float | None]] = {}
-        for title, metric in dict.fromkeys(key for one in runs for key in one):
-            readings = [one.get((title, metric)) for one in runs]
+        for name in dict.fromkeys(name for one in runs for name in one):
+            readings = [one.get(name) for one in runs]
             values = [one.value if one else None for one in readings]
-            found.setdefault(title, {})[metric.name] = mean_of_runs(metric, values)
+            found.setdefault(name.title, {})[name.short] = mean_of_runs(name, values)
         return found
 
     @property
@@ -138,12 +137,12 @@ class Baseline(_Model):
             planned,
         )
 
-    def missing(self, metrics: Collection[str]) -> Iterator[Key]:
+    def missing(self, metrics: Collection[str]) -> Iterator[FigureName]:
         """Figures that not all of its runs have."""
         for title, of_title in self.means().items():
             for name in metrics:
                 if name not in METRICS or of_title.get(name, 0.0) is None:
-                    yield title, metric_of(name)
+                    yield metric_of(name).of(title)
 
     def unknown(self, summary: Summary) -> dict[str, str]:
         """What of the servers could not be read, then or now, and why: whether it is
@@ -248,9 +247,9 @@ def baseline_of(
                 t0_utc=one.run.t0_utc or "",
                 figures=figures_of(readings_of(one.figures)),
                 requests={
-                    title: figure.sample
-                    for (title, metric), figure in readings_of(one.figures).items()
-                    if metric.name == "errors"
+                    figure.title: figure.sample
+                    for figure in readings_of(one.figures).values()
+                    if figure.short == "errors"
                 },
                 other_cpu_share=other_cpu_shares.get(one.run.run_id),
             )
@@ -295,8 +294,8 @@ def baseline_tables(of: Baseline) -> tuple[Table, ...]:
                 if name in METRICS
             ],
             column("Operation", lambda row: row[0]),
-            column("Metric", lambda row: row[1].title),
-            number("mean", lambda row: row[1].text(row[2])),
+            column("Metric", lambda row: row[1].heading),
+            number("mean", lambda row: value_text(row[1], row[2])),
         ),
         table(
             "baseline-facts",
@@ -311,8 +310,8 @@ def baseline_tables(of: Baseline) -> tuple[Table, ...]:
 def figures_of(readings: Readings) -> dict[str, dict[str, float | None]]:
     """Return title -> metric -> value, of the metrics that runs are compared by."""
     found: dict[str, dict[str, float | None]] = {}
-    for title, metric in keys_of([readings]):
-        found.setdefault(title, {})[metric.name] = readings[title, metric].value
+    for name in names_of([readings]):
+        found.setdefault(name.title, {})[name.short] = readings[name].value
     return found
 
 

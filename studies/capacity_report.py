@@ -11,7 +11,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.jobs.fields.thresholds import STATISTICS, parse_name, parse_threshold
+from ldapslam.jobs.fields.thresholds import (
+    STATISTICS,
+    FigureName,
+    parse_name,
+    parse_threshold,
+)
 from ldapslam.reports.document import (
     Cell,
     ChartPlace,
@@ -28,23 +33,24 @@ from ldapslam.reports.figures import (
     ERRORS,
     THROUGHPUT,
     Figure,
-    Metric,
     Readings,
     figures_in,
     matching,
+    point_of,
     readings_of,
 )
 from ldapslam.reports.result import facts_in
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.typeset import (
     count,
+    figure_columns,
     grouped,
     percent,
     seconds,
+    value_text,
     verdict_cell,
 )
 from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
-from ldapslam.studies.figures import metric_columns
 from ldapslam.studies.report import latest, until_text, write_reports
 
 if TYPE_CHECKING:
@@ -59,7 +65,7 @@ _LOGARITHMIC = 8
 #: Maximum number of operations with a card of their figures at the capacity.
 _CARDS = 3
 #: Response times.
-_TIMES = {one: Metric("response_time", one) for one in STATISTICS}
+_TIMES = {one: parse_name(one) for one in STATISTICS}
 #: Those in cards and table, in addition to the objectives'.
 _USUAL = (_TIMES["p50"], _TIMES["p99"])
 
@@ -81,7 +87,7 @@ class Tried:
     @property
     def operations(self) -> list[str]:
         """Titles of the operations."""
-        return list(dict.fromkeys(title for title, _ in self.readings))
+        return list(dict.fromkeys(one.title for one in self.readings))
 
     @property
     def throughput_per_s(self) -> float | None:
@@ -150,18 +156,18 @@ class CapacityAnswer:
         return list(self.not_held.result.get("reasons", ())) if self.not_held else []
 
     @property
-    def limits(self) -> Mapping[Metric, Sequence[float]]:
+    def limits(self) -> Mapping[FigureName, Sequence[float]]:
         """Statistic of the response time -> limits that objectives set for it, as they
         are shown."""
-        limits: dict[Metric, list[float]] = {}
+        limits: dict[FigureName, list[float]] = {}
         for one in map(parse_threshold, self.objectives):
             if one.is_of_stream and one.metric == "response_time":
-                metric = Metric(one.metric, one.statistic)
-                limits.setdefault(metric, []).append(metric.shown(one.limit))
+                name = _TIMES[one.statistic or ""]
+                limits.setdefault(name, []).append(one.limit * name.shown_in.factor)
         return limits
 
     @property
-    def metrics(self) -> Sequence[Metric]:
+    def metrics(self) -> Sequence[FigureName]:
         """Those that are shown of each operation."""
         times = {*_USUAL, *self.limits}
         return [THROUGHPUT, *(one for one in _TIMES.values() if one in times), ERRORS]
@@ -245,10 +251,10 @@ def _at_capacity(answer: CapacityAnswer) -> Iterator[Glance]:
     if (run := answer.confirmed) is None:
         return
     for title in run.operations[:_CARDS]:
-        figures = [(one, run.readings.get((title, one))) for one in answer.metrics]
+        figures = [(one, run.readings.get(one.of(title))) for one in answer.metrics]
         statistics = tuple(
-            (metric.words, metric.with_unit(figure.value if figure else None))
-            for metric, figure in figures
+            (name.words, value_text(name, one.value if one else None, has_unit=True))
+            for name, one in figures
         )
         yield Glance(f"{title} at the capacity", statistics)
 
@@ -292,11 +298,11 @@ def _between(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:
         outcome = "was not certified" if found.is_lower_bound else "did not hold"
         high = f"{count(round(found.above))} {outcome}"
     yield "Capacity", f"{low}; {high}"
-    p99 = _TIMES["p99"]
     known = (
-        f"{title} {p99.text(one.interval.low)} to {p99.with_unit(one.interval.high)}"
-        for (title, metric), one in confirmed.readings.items()
-        if metric == p99 and one.interval
+        f"{one.title} {value_text(one, one.interval.low)} to "
+        f"{value_text(one, one.interval.high, has_unit=True)}"
+        for one in confirmed.readings.values()
+        if one.short == "p99" and one.interval
     )
     if text := ", ".join(known):
         yield "p99 there", f"{text} (95% interval)"
@@ -324,8 +330,8 @@ def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
                 "throughput_per_s": one.throughput_per_s,
                 "figures": {
                     figure.name: figure.value
-                    for (_, metric), figure in one.readings.items()
-                    if metric in answer.metrics
+                    for figure in one.readings.values()
+                    if figure.short in [metric.name for metric in answer.metrics]
                 },
                 "client_cpu_share": one.client_cpu,
                 "server_cpu_share": one.server_cpu,
@@ -342,8 +348,8 @@ def _table(answer: CapacityAnswer) -> Table:
     has_several = any(len(one.operations) > 1 for one in made)
     has_servers = any(one.server_cpu is not None for one in made)
 
-    def read(row: tuple[Tried, str], metric: Metric) -> Figure | None:
-        return row[0].readings.get((row[1], metric))
+    def read(row: tuple[Tried, str], metric: FigureName) -> Figure | None:
+        return row[0].readings.get(metric.of(row[1]))
 
     operation: Field[tuple[Tried, str]] = column("Operation", lambda row: row[1])
     servers: Field[tuple[Tried, str]]
@@ -356,7 +362,7 @@ def _table(answer: CapacityAnswer) -> Table:
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         *[operation] * has_several,
-        *metric_columns(answer.metrics, read),
+        *figure_columns(answer.metrics, read),
         number("client CPU (%)", lambda row: percent(row[0].client_cpu, 0)),
         *[servers] * has_servers,
         column("Why not", lambda row: _why(row[0])),
@@ -398,7 +404,7 @@ def _curve(answer: CapacityAnswer) -> ChartPlace | None:
     )
 
 
-def _panels(answer: CapacityAnswer) -> list[Metric]:
+def _panels(answer: CapacityAnswer) -> list[FigureName]:
     """The throughput, and the response times of objectives or the p99."""
     shown = [one for one in answer.metrics if one in answer.limits]
     return [THROUGHPUT, *(shown or [_TIMES["p99"]])]
@@ -424,16 +430,16 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
         band = found.capacity, found.above or found.capacity
     return draw_lines(
         place,
-        {one.title: _lines(answer, one) for one in _panels(answer)},
+        {one.heading: _lines(answer, one) for one in _panels(answer)},
         ticks,
         answer.label + f" ({answer.unit})" * bool(answer.unit),
         is_logarithmic=is_log,
         band=band,
-        limits={one.title: limits for one, limits in answer.limits.items()},
+        limits={one.heading: limits for one, limits in answer.limits.items()},
     )
 
 
-def _lines(answer: CapacityAnswer, metric: Metric) -> list[Line]:
+def _lines(answer: CapacityAnswer, metric: FigureName) -> list[Line]:
     """Return two lines of a figure for each operation: over the runs of the search, and
     over the confirmations."""
     from ldapslam.reports.charts.charts import Line
@@ -450,12 +456,12 @@ def _lines(answer: CapacityAnswer, metric: Metric) -> list[Line]:
                 (one, figure)
                 for one in valid
                 if one.probe.is_confirmation == is_confirmation
-                and (figure := one.readings.get((title, metric)))
+                and (figure := one.readings.get(metric.of(title)))
                 and figure.value is not None
             ]
             if shown:
                 marks = [
-                    metric.point(run.probe.load, one.value or 0.0, one.interval)
+                    point_of(metric, run.probe.load, one.value or 0.0, one.interval)
                     for run, one in shown
                 ]
                 failed = [run.probe.verdict == FAIL for run, _ in shown]

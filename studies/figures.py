@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.fields.thresholds import FigureName, parse_name
 from ldapslam.jobs.model import Job
-from ldapslam.reports.comparing.change import Measured
-from ldapslam.reports.document import MUTED, Cell, Field, number
-from ldapslam.reports.figures import Figure, Metric, combined, figures_in, matching
+from ldapslam.reports.figures import combined, figures_in, matching
 
 NOTATION = """\
     name                                  as `ldapslam describe figures` has it; the
-                                          table shows times in ms, elapsed in s, shares
-                                          in percent
+                                          column's heading has the unit
     one + another                         their sum
 
 Of several streams or operations, rates and counts are added up, means and shares
@@ -45,39 +42,12 @@ class Column:
         """Parsed; Fault."""
         return cls(tuple(parse_name(one.strip()) for one in _PLUS.split(text)))
 
-    @property
-    def metric(self) -> Metric:
-        """The metric with the unit of its values."""
-        first = self.names[0]
-        return Metric(first.metric, first.statistic, first.kind)
-
     def read(self, result: Result) -> float | None:
         """Its value; None where the run does not have it."""
         figures = figures_in(result)
         values = [combined(matching(one, figures)) for one in self.names]
         known = [one for one in values if one is not None]
         return math.fsum(known) if len(known) == len(values) else None
-
-
-Row = TypeVar("Row")
-
-
-def figure_cell(metric: Metric, one: Figure | Measured | None) -> Cell:
-    """n/a, with what it needs, where there is no value."""
-    if one is None or one.value is None:
-        return Cell(metric.text(None), MUTED, getattr(one, "needs", ""))
-    return Cell(metric.text(one.value))
-
-
-def metric_columns(
-    metrics: Iterable[Metric], read: Callable[[Row, Metric], Figure | Measured | None]
-) -> list[Field[Row]]:
-    """A column for each metric, with what is read of the row."""
-
-    def column(metric: Metric) -> Field[Row]:
-        return number(metric.title, lambda row: figure_cell(metric, read(row, metric)))
-
-    return list(map(column, metrics))
 
 
 def check_figures(figures: Mapping[str, Column], jobs: Sequence[Job]) -> None:

@@ -37,7 +37,7 @@ from scipy import special
 from ldapslam.base.arrays import Floats
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import parse_ratio
-from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
+from ldapslam.jobs.fields.thresholds import PERCENTILES, FigureName, samples_needed
 from ldapslam.reports.comparing.change import (
     difference_of_estimates,
 )
@@ -50,7 +50,7 @@ from ldapslam.reports.comparing.sequential import (
     looks,
     smallest_found,
 )
-from ldapslam.reports.figures import Figure, Key, Metric, Readings, metric_of
+from ldapslam.reports.figures import Figure, Readings, metric_of
 from ldapslam.reports.uncertainty import Estimate, share_interval
 
 OLD, NEW = "old", "new"
@@ -102,24 +102,24 @@ class Tolerances:
                 general = value
         return cls(general, of_metric)
 
-    def of_key(self, metric: Metric) -> float:
-        default = self.general if metric.is_ratio else _TOLERANCE_OF_SHARES
-        return self.of_metric.get(metric.name, default)
+    def of_figure(self, name: FigureName) -> float:
+        default = self.general if name.is_ratio else _TOLERANCE_OF_SHARES
+        return self.of_metric.get(name.short, default)
 
-    def bound(self, metric: Metric) -> float:
+    def bound(self, name: FigureName) -> float:
         """The largest loss that is tolerated, on its scale."""
-        share = self.of_key(metric)
-        return _shifted(metric, share) if metric.is_ratio else share
+        share = self.of_figure(name)
+        return _shifted(name, share) if name.is_ratio else share
 
 
-def _most_tolerated(metric: Metric | None) -> float:
+def _most_tolerated(metric: FigureName | None) -> float:
     """A time may be many times as long; a rate falls, a share of errors rises, by no
     more than all of it. None: all of them."""
     is_time = metric is not None and metric.is_ratio and not metric.is_rate
     return math.inf if is_time else 1.0
 
 
-def _intolerable(text: str, metric: Metric | None) -> Fault:
+def _intolerable(text: str, metric: FigureName | None) -> Fault:
     if _most_tolerated(metric) > 1:
         return Fault(f"expected more than 0%, got {text!r}")
     of_time = "" if metric else "; of a time it may be more, as in p99=150%"
@@ -129,16 +129,18 @@ def _intolerable(text: str, metric: Metric | None) -> Fault:
     )
 
 
-def times_longer(readings: Readings, metrics: Collection[str]) -> dict[Key, float]:
+def times_longer(
+    readings: Readings, metrics: Collection[str]
+) -> dict[FigureName, float]:
     """Percentiles among the metrics for which a run with these readings is too short ->
     the factor by which it has to be longer to have the requests."""
-    factors = dict[Key, float]()
-    for key, reading in readings.items():
-        p = PERCENTILES.get(key[1].statistic or "")
-        if key[1].name in metrics and p is not None and reading.sample:
+    factors = dict[FigureName, float]()
+    for name, reading in readings.items():
+        p = PERCENTILES.get(name.statistic or "")
+        if name.short in metrics and p is not None and reading.sample:
             times = _ROOM * samples_needed(p) / reading.sample
             if times > 1:
-                factors[key] = times
+                factors[name] = times
     return factors
 
 
@@ -156,8 +158,7 @@ def order_of(seed: int) -> Iterator[tuple[str, str]]:
 class JudgedFigure:
     """A figure of an operation, at the look that decided it, else at the last look."""
 
-    operation: str
-    metric: Metric
+    name: FigureName
     tolerance: float
     #: How many pairs that look was at, and what they are; 0 before the first.
     pairs: int
@@ -307,7 +308,7 @@ class Rehearsed:
     #: Median of the pairs that they made.
     pairs: float
     #: Figure -> the share of the gates that call it a regression.
-    found_by: Mapping[Key, float]
+    found_by: Mapping[FigureName, float]
 
 
 class Gate:
@@ -337,11 +338,11 @@ class Gate:
         self.unsound = {OLD: 0, NEW: 0}
         #: Set by `plan_for`.
         self.plan: Plan | None = None
-        self._keys: list[Key] = []
+        self._names: list[FigureName] = []
         #: Figures that are not judged.
-        self._left_out: set[Key] = set()
+        self._left_out: set[FigureName] = set()
         #: Figure -> the first look that found it within its tolerance.
-        self._within: dict[Key, _Look] = {}
+        self._within: dict[FigureName, _Look] = {}
         self._last: _Look | None = None
         self._of_failed = CANNOT_TELL
         self._problem = ""
@@ -357,9 +358,9 @@ class Gate:
         """Pairs so far; with a baseline, runs."""
         return len(self._new)
 
-    def leave_out(self, keys: Iterable[Key]) -> None:
+    def leave_out(self, names: Iterable[FigureName]) -> None:
         """Do not judge these figures; before the first run."""
-        self._left_out.update(keys)
+        self._left_out.update(names)
 
     def add(
         self,
@@ -374,11 +375,11 @@ class Gate:
             self._old.append(old)
         self._new.append(new)
         self._other_now.append(other_cpu_share)
-        seen = dict.fromkeys((*self._keys, *(self._old[-1]), *new))
-        self._keys = [
+        seen = dict.fromkeys((*self._names, *(self._old[-1]), *new))
+        self._names = [
             one
             for one in seen
-            if one[1].name in self.metrics and one not in self._left_out
+            if one.short in self.metrics and one not in self._left_out
         ]
         if self.plan and self.size in self.plan.sizes:
             self._look(self.plan)
@@ -387,7 +388,7 @@ class Gate:
         """There will be up to `most` pairs or runs, at least FIRST_LOOK; to be called
         between the first of them and that look."""
         # the runs that FAIL are one more figure
-        self.plan = Plan.of(looks(max(most, FIRST_LOOK)), len(self._keys) + 1)
+        self.plan = Plan.of(looks(max(most, FIRST_LOOK)), len(self._names) + 1)
 
     def end(self, problem: str = "") -> None:
         """End the gate, because of an error or not, with a look at the last runs unless
@@ -412,13 +413,13 @@ class Gate:
                 self._scaled(self._old), self._scaled(self._new), self._days
             )
         )
-        plan = self.plan = plan.for_tests(len(self._keys) + 1)
+        plan = self.plan = plan.for_tests(len(self._names) + 1)
         place = plan.sizes.index(self.size)
         looked = look(means, self._bounds(), plan, place)
         last = self._last = _Look(looked, plan, place)
         is_within = looked.is_within & self._have_small_shares(plan, place)
         for at in np.flatnonzero(is_within):
-            self._within.setdefault(self._keys[at], last)
+            self._within.setdefault(self._names[at], last)
         self._of_failed = self._judged_failed(plan.level_of_events(place))
 
     def _have_small_shares(self, plan: Plan, place: int) -> npt.NDArray[np.bool_]:
@@ -426,14 +427,14 @@ class Gate:
         by the requests of all runs: without any error the spread between runs is 0,
         which is no evidence. By Wilson's intervals and Newcombe's difference
         (change.py)."""
-        found = np.ones(len(self._keys), bool)
+        found = np.full(len(self._names), True)
         z = -float(special.ndtri(plan.levels[0][place]))
-        for at, key in enumerate(self._keys):
-            if key[1].is_ratio:
+        for at, name in enumerate(self._names):
+            if name.is_ratio:
                 continue
-            old, new = (_share_of(runs, key, z) for runs in (self._old, self._new))
+            old, new = (_share_of(runs, name, z) for runs in (self._old, self._new))
             most = difference_of_estimates(old, new, math.inf).high
-            found[at] = most < self._tolerances.bound(key[1])
+            found[at] = most < self._tolerances.bound(name)
         return found
 
     def _judged_failed(self, level: float) -> str:
@@ -452,20 +453,20 @@ class Gate:
         return REGRESSION if p <= level else CANNOT_TELL
 
     def _bounds(self) -> Floats:
-        return np.array([self._tolerances.bound(metric) for _, metric in self._keys])
+        return np.array(list(map(self._tolerances.bound, self._names)))
 
     def _losses(self) -> Floats:
-        """Return the losses of the pairs; shape (pairs, keys)."""
+        """Return the losses of the pairs; shape (pairs, figures)."""
         return self._scaled(self._new) - self._scaled(self._old)
 
     def _scaled(self, runs: Sequence[Readings]) -> Floats:
-        """Values of runs on the scale of losses; shape (runs, keys)."""
-        rows = [[_scaled(key[1], run.get(key)) for key in self._keys] for run in runs]
-        return np.array(rows, np.float64).reshape(len(rows), len(self._keys))
+        """Values of runs on the scale of losses; shape (runs, figures)."""
+        rows = [[_scaled(one, run.get(one)) for one in self._names] for run in runs]
+        return np.array(rows, np.float64).reshape(len(rows), len(self._names))
 
     def answer(self) -> Answer:
         """By the last look."""
-        figures = [self._figure(place, key) for place, key in enumerate(self._keys)]
+        figures = [self._figure(*one) for one in enumerate(self._names)]
         of_failed, host = self._of_failed, self._host()
         hides = host.hides if host else ""
         hidden = [one for one in figures if one.answer == hides]
@@ -497,10 +498,9 @@ class Gate:
             return None
         return OtherHost(mean, (least, most))
 
-    def _figure(self, place: int, key: Key) -> JudgedFigure:
-        operation, metric = key
-        last, first = self._last, self._within.get(key)
-        needs = self._needs(place, key)
+    def _figure(self, place: int, name: FigureName) -> JudgedFigure:
+        last, first = self._last, self._within.get(name)
+        needs = self._needs(place, name)
         answer, decided = CANNOT_TELL, last
         if last is not None and not needs:
             if last.looked.is_worse[place]:
@@ -511,17 +511,16 @@ class Gate:
         size = self.size if decided is None else decided.size
         sides = self._old if not self.is_paired else self._old[:size], self._new[:size]
         old, new = (
-            mean_of_runs(metric, [_value(run.get(key)) for run in side])
+            mean_of_runs(name, [_value(run.get(name)) for run in side])
             for side in sides
         )
         change = found = None
         if decided is not None and not needs:
-            change = _interval(metric, decided.looked, place)
-            found = self._found(metric, decided, place)
+            change = _interval(name, decided.looked, place)
+            found = self._found(name, decided, place)
         figure = JudgedFigure(
-            operation,
-            metric,
-            self._tolerances.of_key(metric),
+            name,
+            self._tolerances.of_figure(name),
             size if change is not None else 0,
             _UNITS[self.is_paired],
             old,
@@ -533,23 +532,23 @@ class Gate:
         )
         if last is None or decided is last or last.looked.is_within[place] or needs:
             return figure
-        at_last = _interval(metric, last.looked, place)
+        at_last = _interval(name, last.looked, place)
         return replace(figure, last=at_last, last_pairs=last.size)
 
-    def _needs(self, place: int, key: Key) -> str:
+    def _needs(self, place: int, name: FigureName) -> str:
         """Why a figure has no change; empty where it has one."""
         for run in (*self._old, *self._new):
-            one = run.get(key)
+            one = run.get(name)
             if one is None or one.value is None:
                 return one.needs if one else "this figure in every run"
         is_zero = np.isnan(self._scaled((*self._old, *self._new))[:, place])
         return "values above 0 in every run" if is_zero.any() else ""
 
-    def _found(self, metric: Metric, of: _Look, place: int) -> float:
+    def _found(self, name: FigureName, of: _Look, place: int) -> float:
         _, error, freedom = (float(one[place]) for one in of.looked.means)
-        bound = self._tolerances.bound(metric)
+        bound = self._tolerances.bound(name)
         least = smallest_found(error, freedom, bound, of.plan, of.place)
-        return _change(metric, least)
+        return _change(name, least)
 
     def rehearse(
         self,
@@ -571,8 +570,8 @@ class Gate:
         for share in changes:
             added = np.array(
                 [
-                    0.0 if title in held and metric.is_rate else _shifted(metric, share)
-                    for title, metric in self._keys
+                    0.0 if one.title in held and one.is_rate else _shifted(one, share)
+                    for one in self._names
                 ]
             )
             ends = []
@@ -589,7 +588,7 @@ class Gate:
                     share,
                     dict(zip(ANSWERS, shares, strict=True)),
                     pairs,
-                    dict(zip(self._keys, worse, strict=True)),
+                    dict(zip(self._names, worse, strict=True)),
                 )
             )
         return tuple(found)
@@ -611,16 +610,16 @@ def _end_of(
     return CANNOT_TELL, plan.sizes[-1], looked.is_worse
 
 
-def _shifted(metric: Metric, share: float) -> float:
+def _shifted(name: FigureName, share: float) -> float:
     """The loss of a side that is worse by this share."""
-    if not metric.is_ratio:
+    if not name.is_ratio:
         return 0.0
-    return -math.log1p(-share) if metric.is_rate else math.log1p(share)
+    return -math.log1p(-share) if name.is_rate else math.log1p(share)
 
 
-def _share_of(runs: Sequence[Readings], key: Key, z: float) -> Estimate:
+def _share_of(runs: Sequence[Readings], name: FigureName, z: float) -> Estimate:
     """A share of all requests of these runs, with Wilson's interval."""
-    readings = [one for run in runs if (one := run.get(key))]
+    readings = [one for run in runs if (one := run.get(name))]
     size = sum(one.sample for one in readings)
     counted = sum((one.value or 0.0) * one.sample for one in readings)
     return share_interval(counted / size if size else 0.0, size, z)
@@ -630,38 +629,40 @@ def _value(reading: Figure | None) -> float | None:
     return None if reading is None else reading.value
 
 
-def _scaled(metric: Metric, reading: Figure | None) -> float:
+def _scaled(name: FigureName, reading: Figure | None) -> float:
     """On the scale of losses; NaN where it is missing."""
     value = _value(reading)
-    if value is None or (metric.is_ratio and value <= 0):
+    if value is None or (name.is_ratio and value <= 0):
         return math.nan
-    if not metric.is_ratio:
+    if not name.is_ratio:
         return value
-    return -math.log(value) if metric.is_rate else math.log(value)
+    return -math.log(value) if name.is_rate else math.log(value)
 
 
-def _interval(metric: Metric, looked: Looked, place: int) -> tuple[float, float, float]:
+def _interval(
+    name: FigureName, looked: Looked, place: int
+) -> tuple[float, float, float]:
     """A figure's change at a look, with its interval."""
     mean, reach = float(looked.means.mean[place]), float(looked.reach[place])
-    value, *ends = (_change(metric, one) for one in (mean, mean - reach, mean + reach))
+    value, *ends = (_change(name, one) for one in (mean, mean - reach, mean + reach))
     return value, min(ends), max(ends)
 
 
-def _change(metric: Metric, loss: float) -> float:
+def _change(name: FigureName, loss: float) -> float:
     """new / old, or new - old, of a loss."""
-    if not metric.is_ratio:
+    if not name.is_ratio:
         return loss
-    logarithm = -loss if metric.is_rate else loss
+    logarithm = -loss if name.is_rate else loss
     return math.exp(logarithm) if logarithm < _MOST_LOGARITHM else math.inf
 
 
-def mean_of_runs(metric: Metric, values: Sequence[float | None]) -> float | None:
+def mean_of_runs(name: FigureName, values: Sequence[float | None]) -> float | None:
     """Geometric, of errors arithmetic; None when it is missing in a run, or 0 where
     changes are ratios."""
     known = [one for one in values if one is not None]
     if len(known) < len(values):
         return None
-    if not metric.is_ratio:
+    if not name.is_ratio:
         return math.fsum(known) / len(known)
     if min(known) <= 0:
         return None

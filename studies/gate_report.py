@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
+from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.charts.badge import badge
 from ldapslam.reports.comparing.change import finite
 from ldapslam.reports.comparing.sequential import FEWEST_DAYS
@@ -30,18 +31,19 @@ from ldapslam.reports.document import (
     section,
     table,
 )
-from ldapslam.reports.figures import Figure, Key, Metric
+from ldapslam.reports.figures import Figure, metric_of
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
     changes,
+    figure_columns,
     minute_utc,
     number_of,
     seconds,
+    value_text,
     verdict_cell,
 )
 from ldapslam.studies.baseline import Baseline, figures_of
-from ldapslam.studies.figures import metric_columns
 from ldapslam.studies.gate import (
     ANSWERS,
     CANNOT_TELL,
@@ -246,7 +248,7 @@ class GateAnswer:
 
 def sentence_of(one: JudgedFigure) -> str:
     """What was found of a figure."""
-    what = f"{one.metric.words} of {one.operation}"
+    what = f"{one.name.words} of {one.name.title}"
     if one.needs:
         return f"{what}: n/a; needs {one.needs}"
     if one.change is None:
@@ -394,23 +396,23 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
     }
 
 
-def _by_operation(shares: Mapping[Key, float]) -> dict[str, dict[str, float]]:
+def _by_operation(shares: Mapping[FigureName, float]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for (operation, metric), share in shares.items():
-        found.setdefault(operation, {})[metric.name] = share
+    for name, share in shares.items():
+        found.setdefault(name.title, {})[name.short] = share
     return found
 
 
 def _figure_json(one: JudgedFigure) -> dict[str, Any]:
     change, last = ([*map(finite, of or ())] for of in (one.change, one.last))
     return {
-        "operation": one.operation,
-        "metric": one.metric.name,
+        "operation": one.name.title,
+        "metric": one.name.short,
         "answer": one.answer,
         "tolerance": one.tolerance,
         "old": one.old,
         "new": one.new,
-        "ratio" if one.metric.is_ratio else "difference": next(iter(change), None),
+        "ratio" if one.name.is_ratio else "difference": next(iter(change), None),
         "ci95": change[1:] or None,
         "pairs": one.pairs,
         "last": {"pairs": one.last_pairs, "change": last[0], "ci95": last[1:]}
@@ -439,7 +441,7 @@ def _cases(answer: GateAnswer) -> list[_Case]:
     none_failed = "no run FAILs" if is_judged else _TOO_FEW
     failed = "; ".join(answer.failed()) or none_failed
     cases = [
-        _Case(one.operation, one.metric.name, one.answer, sentence_of(one))
+        _Case(one.name.title, one.name.short, one.answer, sentence_of(one))
         for one in of.figures
     ]
     # of runs that an error has ended before they say anything, the error says it
@@ -539,8 +541,8 @@ def _figures(answer: Answer) -> Table:
         "gate-figures",
         "The new side against the old side",
         answer.figures,
-        column("Operation", lambda one: one.operation),
-        column("Metric", lambda one: one.metric.title),
+        column("Operation", lambda one: one.name.title),
+        column("Metric", lambda one: one.name.heading),
         number("old", lambda one: _value(one, one.old)),
         number("new", lambda one: _value(one, one.new)),
         number("change (95 %)", _change_cell),
@@ -563,7 +565,7 @@ def _figures(answer: Answer) -> Table:
             "detectable: a change of this size is found in 80 % of gates with this "
             "many runs and this spread.",
             *(
-                f"{one.metric.words} of {one.operation}: {_last_text(one)}."
+                f"{one.name.words} of {one.name.title}: {_last_text(one)}."
                 for one in answer.figures
                 if one.last is not None
             ),
@@ -614,8 +616,8 @@ def _rehearsal(answer: GateAnswer) -> Table:
 
 def _found_by(one: Rehearsed) -> str:
     found = [
-        f"{metric.words} of {operation}"
-        for (operation, metric), share in one.found_by.items()
+        f"{name.words} of {name.title}"
+        for name, share in one.found_by.items()
         if share >= 0.5
     ]
     return ", ".join(found) or NOTHING
@@ -624,7 +626,7 @@ def _found_by(one: Rehearsed) -> str:
 def _value(one: JudgedFigure, value: float | None) -> Cell:
     if value is None:
         return Cell(NOT_AVAILABLE, MUTED, one.needs)
-    return Cell(one.metric.text(value))
+    return Cell(value_text(one.name, value))
 
 
 def _change_cell(one: JudgedFigure) -> Cell:
@@ -646,18 +648,18 @@ def _signed(one: JudgedFigure, change: float) -> str:
 
 def _changes(one: JudgedFigure, *values: float) -> tuple[str, list[str]]:
     # tolerances of errors are tenths of a point, and less
-    is_ratio = one.metric.is_ratio
+    is_ratio = one.name.is_ratio
     is_fine = not is_ratio and max(map(abs, values)) < _FINE
     return changes(values, 3 if is_fine else 1, is_ratio=is_ratio)
 
 
 def _percent(one: JudgedFigure, change: float) -> float:
     """In % of the old value, or in percentage points."""
-    return (change - 1 if one.metric.is_ratio else change) * 100
+    return (change - 1 if one.name.is_ratio else change) * 100
 
 
 def _tolerance_text(one: JudgedFigure) -> str:
-    unit = "%" if one.metric.is_ratio else "points"
+    unit = "%" if one.name.is_ratio else "points"
     text = f"{one.tolerance * 100:g} {unit}"
     return "1 point" if text == "1 points" else text
 
@@ -675,7 +677,8 @@ def _numbered(answer: GateAnswer) -> Iterator[tuple[int | None, Made]]:
 
 def _runs(answer: GateAnswer) -> Table:
     figures = answer.answer.figures
-    operations = list(dict.fromkeys(one.operation for one in figures))
+    operations = list(dict.fromkeys(one.name.title for one in figures))
+    metrics = dict.fromkeys(one.name.short for one in figures)
     made = [(str(pair or NOTHING), one) for pair, one in _numbered(answer)]
     meaning = f"of the pair; {NOTHING}: it does not count."
     if answer.baseline is not None:
@@ -685,8 +688,8 @@ def _runs(answer: GateAnswer) -> Table:
             for one in answer.baseline.runs
         ]
 
-    def read(row: tuple[str, Made, str], metric: Metric) -> Figure | None:
-        return row[1].readings.get((row[2], metric))
+    def read(row: tuple[str, Made, str], name: FigureName) -> Figure | None:
+        return row[1].readings.get(name.of(row[2]))
 
     operation: Field[tuple[str, Made, str]] = column("Operation", lambda row: row[2])
     return table(
@@ -696,7 +699,7 @@ def _runs(answer: GateAnswer) -> Table:
         column("No.", lambda row: row[0]),
         column("Side", lambda row: row[1].side),
         *[operation] * (len(operations) > 1),
-        *metric_columns(dict.fromkeys(one.metric for one in figures), read),
+        *figure_columns(map(metric_of, metrics), read),
         column("Verdict", lambda row: _verdict(row[1])),
         column("Run", lambda row: row[1].run_id or NOTHING),
         notes=(f"No.: {meaning}", *_why(answer.runs)),
@@ -729,9 +732,9 @@ def _chart(answer: GateAnswer, place: ChartPlace) -> str:
         if one.change is None:
             continue
         # to the right is worse, whatever the figure
-        sign = -1 if one.metric.is_rate else 1
+        sign = -1 if one.name.is_rate else 1
         value, *ends = (sign * _percent(one, end) for end in one.change)
-        label = f"{one.operation} {one.metric.words}"
+        label = f"{one.name.title} {one.name.words}"
         if one.pairs < answer.answer.pairs:
             label += f", after {one.pairs} {one.unit}"
         limit = one.tolerance * 100

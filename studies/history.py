@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.base.arrays import median
+from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.document import (
     BAD,
     GOOD,
@@ -39,21 +40,21 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.figures import (
-    METRICS,
     Figure,
-    Metric,
     Readings,
     figures_in,
+    point_of,
     readings_of,
 )
 from ldapslam.reports.rules.steps import step_places
 from ldapslam.reports.typeset import (
     NOTHING,
     changes,
+    figure_columns,
     minute_utc,
+    value_text,
     verdict_cell,
 )
-from ldapslam.studies.figures import metric_columns
 from ldapslam.studies.job_groups import Load, key_of, load_of, names_of
 from ldapslam.studies.report import latest, write_reports
 
@@ -61,7 +62,7 @@ SCHEMA = "ldapslam-history/1"
 HISTORY = "history"
 _FALSE_ALARMS = 0.05
 #: In the order of charts and tables.
-_METRICS = [METRICS[name] for name in ("throughput", "p50", "p95", "p99", "errors")]
+_METRICS = ("throughput", "p50", "p95", "p99", "errors")
 #: Maximum number of runs in a table, the latest.
 _SHOWN = 30
 _DAY_S = 86_400.0
@@ -157,40 +158,38 @@ class Series:
     """A figure over the valid runs of a job that have it."""
 
     job: str
-    operation: str
-    metric: Metric
+    name: FigureName
     runs: Sequence[Run]
     values: Sequence[float]
     changes: Sequence[Change]
 
     @property
     def title(self) -> str:
-        return f"{self.operation} {self.metric.words}"
+        return f"{self.name.title} {self.name.words}"
 
     def is_worse(self, change: Change) -> bool:
         is_lower = change.after < change.before
-        return is_lower == self.metric.is_rate
+        return is_lower == self.name.is_rate
 
 
 def series_of(runs: Iterable[Run]) -> list[Series]:
     """By job, operation and figure; runs in the order of their start."""
     ordered = sorted(runs, key=lambda one: one.at_s)
-    found: dict[tuple[str, str, int], list[tuple[Run, float]]] = {}
+    found: dict[tuple[str, FigureName], list[tuple[Run, float]]] = {}
     for run in ordered:
         if run.verdict == "INVALID":
             continue
-        for (operation, metric), figure in run.readings.items():
-            if metric in _METRICS and figure.value is not None:
-                key = (run.job, operation, _METRICS.index(metric))
-                found.setdefault(key, []).append((run, figure.value))
+        for name, figure in run.readings.items():
+            if name.short in _METRICS and figure.value is not None:
+                found.setdefault((run.job, name), []).append((run, figure.value))
     limit = _FALSE_ALARMS / max(len(found), 1)
     series = []
-    for job, operation, place in sorted(found):
-        its_runs, values = zip(*found[job, operation, place], strict=True)
+    for (job, name), of_runs in found.items():
+        its_runs, values = zip(*of_runs, strict=True)
         changes = _changes_of(its_runs, np.array(values), limit)
-        metric = _METRICS[place]
-        series.append(Series(job, operation, metric, its_runs, values, changes))
-    return series
+        series.append(Series(job, name, its_runs, values, changes))
+    places = {one: place for place, one in enumerate(_METRICS)}
+    return sorted(series, key=lambda s: (s.job, s.name.title, places[s.name.short]))
 
 
 def _changes_of(
@@ -266,8 +265,8 @@ def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table | Paragraph
         column("Run", lambda row: row[1].run.run_id),
         column("Job", lambda row: row[0].job),
         column("Figure", lambda row: row[0].title),
-        number("before", lambda row: row[0].metric.text(row[1].before)),
-        number("after", lambda row: row[0].metric.text(row[1].after)),
+        number("before", lambda row: value_text(row[0].name, row[1].before)),
+        number("after", lambda row: value_text(row[0].name, row[1].after)),
         column("Change", lambda row: _change_cell(*row)),
         column("With it", lambda row: "; ".join(row[1].also) or NOTHING),
         notes=(
@@ -294,9 +293,9 @@ def _job(
     of_job = [one for one in series if one.job == name]
     shown = [place for place, _ in _charts(number, of_job)]
     # a table for each operation: one table of all is too wide
-    operations = dict.fromkeys(one.operation for one in of_job) or [""]
+    operations = dict.fromkeys(one.name.title for one in of_job) or [""]
     tables = [
-        _runs(name, title, ours, [one for one in of_job if one.operation == title])
+        _runs(name, title, ours, [one for one in of_job if one.name.title == title])
         for title in operations
     ]
     return section(f"job-{number}", name, *shown, *tables)
@@ -305,9 +304,8 @@ def _job(
 def _runs(
     name: str, operation: str, runs: Sequence[Run], series: Sequence[Series]
 ) -> Table:
-    def read(run: Run, metric: Metric) -> Figure | None:
-        is_valid = run.verdict != "INVALID"
-        return run.readings.get((operation, metric)) if is_valid else None
+    def read(run: Run, name: FigureName) -> Figure | None:
+        return run.readings.get(name) if run.verdict != "INVALID" else None
 
     shown = runs[-_SHOWN:]
     left_out = len(runs) - len(shown)
@@ -318,7 +316,7 @@ def _runs(
         column("Began (UTC)", lambda run: minute_utc(run.t0_utc)),
         column("Run", lambda run: Cell(run.run_id, link=run.report)),
         column("Verdict", lambda run: verdict_cell(run.verdict)),
-        *metric_columns([one.metric for one in series], read),
+        *figure_columns([one.name for one in series], read),
         notes=[f"{left_out} runs before: history.json has them."] * (left_out > 0),
     )
 
@@ -342,8 +340,8 @@ def history_json(runs: Sequence[Run], series: Sequence[Series]) -> dict[str, Any
         "series": [
             {
                 "job": one.job,
-                "operation": one.operation,
-                "metric": one.metric.name,
+                "operation": one.name.title,
+                "metric": one.name.short,
                 "runs": [run.run_id for run in one.runs],
                 "values": list(one.values),
                 "changes": [
@@ -384,14 +382,14 @@ def _charts(
     number: int, series: Sequence[Series]
 ) -> Iterator[tuple[ChartPlace, list[Series]]]:
     """Of one job: a chart for each metric, unless it was 0 throughout."""
-    by_metric: dict[Metric, list[Series]] = {}
+    by_metric: dict[str, list[Series]] = {}
     for one in series:
-        by_metric.setdefault(one.metric, []).append(one)
+        by_metric.setdefault(one.name.short, []).append(one)
     for metric, found in by_metric.items():
         if any(value for one in found for value in one.values):
-            of = found[0].operation if len(found) == 1 else "each operation"
-            name = f"history-{number}-{metric.name}"
-            yield ChartPlace(name, metric.title, f"{of} in each valid run"), found
+            first, name = found[0].name, f"history-{number}-{metric}"
+            of = first.title if len(found) == 1 else "each operation"
+            yield ChartPlace(name, first.heading, f"{of} in each valid run"), found
 
 
 def _chart(series: Sequence[Series], place: ChartPlace) -> str:
@@ -402,9 +400,9 @@ def _chart(series: Sequence[Series], place: ChartPlace) -> str:
     last_s = max(run.at_s for one in series for run in one.runs)
     lines = [
         Line(
-            one.operation,
+            one.name.title,
             [
-                one.metric.point((run.at_s - first_s) / _DAY_S, value, None)
+                point_of(one.name, (run.at_s - first_s) / _DAY_S, value)
                 for run, value in zip(one.runs, one.values, strict=True)
             ],
         )

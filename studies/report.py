@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.base.files import part_of
+from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.document import (
     MUTED,
     Blocks,
@@ -27,18 +28,21 @@ from ldapslam.reports.document import (
     section,
     table,
 )
-from ldapslam.reports.figures import ERRORS, METRICS, THROUGHPUT, Metric
+from ldapslam.reports.figures import ERRORS, METRICS, THROUGHPUT, point_of
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
     decimal,
+    figure_cell,
+    figure_columns,
     figure_text,
     minute_utc,
     percent,
+    value_text,
     verdict_cell,
 )
 from ldapslam.studies.answer import Answer, Mean, PointAnswer, Run, curve
-from ldapslam.studies.figures import Column, figure_cell, metric_columns
+from ldapslam.studies.figures import Column
 from ldapslam.studies.points import files_of
 from ldapslam.studies.study_file import JOB
 
@@ -212,7 +216,7 @@ def _cautions(answer: Answer, compared: Comparisons | None) -> tuple[str, ...]:
         ((max(runs) - min(runs)) / one.value, point.point.label, title, runs)
         for point in answer.points
         for title in point.operations
-        if (one := point.figures.get(THROUGHPUT.name_of(title))) and one.value
+        if (one := point.figures.get(THROUGHPUT.of(title).name)) and one.value
         for runs in [one.of_runs]
     ]
     large = [one for one in ranges if one[0] > _LARGE_RANGE]
@@ -222,8 +226,8 @@ def _cautions(answer: Answer, compared: Comparisons | None) -> tuple[str, ...]:
         found.append(
             f"Runs of a point differ by more than {percent(_LARGE_RANGE, 0)} % of its "
             f"throughput at {points} of {len(answer.points)} points, most of {title} "
-            f"at {label}: {THROUGHPUT.text(min(runs))} to "
-            f"{THROUGHPUT.text(max(runs))} /s."
+            f"at {label}: {value_text(THROUGHPUT, min(runs))} to "
+            f"{value_text(THROUGHPUT, max(runs), has_unit=True)}."
         )
     return tuple(found)
 
@@ -238,12 +242,12 @@ def _glance(answer: Answer) -> tuple[Glance, ...]:
         found = [
             (known.value, one.point.label)
             for one in answer.points
-            if (known := one.figures.get(THROUGHPUT.name_of(title)))
+            if (known := one.figures.get(THROUGHPUT.of(title).name))
         ]
         if found:
             best, label = max(found, key=lambda pair: pair[0])
             at = (
-                ("highest throughput", f"{THROUGHPUT.text(best)} /s"),
+                ("highest throughput", value_text(THROUGHPUT, best, has_unit=True)),
                 ("at", label),
             )
             glances.append(Glance(title, at))
@@ -262,14 +266,14 @@ def _points(answer: Answer) -> Blocks:
     def axis(name: str) -> Field[tuple[PointAnswer, str]]:
         return column(name, lambda row: str(row[0].point.values[name]))
 
-    def read(row: tuple[PointAnswer, str], metric: Metric) -> Mean | None:
-        return row[0].figures.get(metric.name_of(row[1]))
+    def read(row: tuple[PointAnswer, str], metric: FigureName) -> Mean | None:
+        return row[0].figures.get(metric.of(row[1]).name)
 
     def interval(row: tuple[PointAnswer, str]) -> str:
         found = read(row, THROUGHPUT)
         if found is None or found.interval is None:
             return NOT_AVAILABLE
-        return " to ".join(map(THROUGHPUT.text, found.interval[1:]))
+        return " to ".join(value_text(THROUGHPUT, end) for end in found.interval[1:])
 
     points = table(
         "study-points",
@@ -279,9 +283,9 @@ def _points(answer: Answer) -> Blocks:
         column("Operation", lambda row: row[1]),
         column("Verdict", lambda row: verdict_cell(row[0].verdict)),
         number("valid runs", lambda row: f"{len(row[0].valid)} of {len(row[0].runs)}"),
-        *metric_columns((THROUGHPUT,), read),
-        number("95 % interval (/s)", interval),
-        *metric_columns((METRICS["p50"], _P99, ERRORS), read),
+        *figure_columns((THROUGHPUT,), read),
+        number(THROUGHPUT.with_unit("95 % interval"), interval),
+        *figure_columns((METRICS["p50"], _P99, ERRORS), read),
         notes=(
             "The interval is Student's t over the runs of the point: it has what "
             "differs between runs. n/a: one run, or too few requests.",
@@ -353,7 +357,8 @@ def _tables(answer: Answer) -> Iterator[Table]:
 def _side_by_side(answer: Answer, name: str, text: str) -> Iterator[Field[_Row]]:
     """A figure of the point, of each of its runs, and what was published."""
     assert answer.study.table is not None
-    yield number(name, lambda row: _ours(answer, row, text))
+    heading = Column.of(text).names[0].with_unit(name)
+    yield number(heading, lambda row: _ours(answer, row, text))
     if answer.study.repeats > 1:
         yield column("each run", lambda row: _each(row, text))
     if any(name in row for row in answer.study.table.published):
@@ -368,12 +373,13 @@ def _ours(answer: Answer, row: _Row, text: str) -> Cell:
     # of several jobs, each has its own operations
     if found is None and answer.study.jobs is not None and row.point.valid:
         return Cell(NOTHING, MUTED)
-    return figure_cell(Column.of(text).metric, found)
+    return figure_cell(Column.of(text).names[0], found)
 
 
 def _each(row: _Row, text: str) -> str:
-    found, metric = row.point and row.point.figures.get(text), Column.of(text).metric
-    return NOTHING if not found else ", ".join(map(metric.text, found.of_runs))
+    found, name = row.point and row.point.figures.get(text), Column.of(text).names[0]
+    each = found.of_runs if found else ()
+    return ", ".join(value_text(name, one) for one in each) or NOTHING
 
 
 def _published(row: _Row, name: str) -> str:
@@ -407,7 +413,7 @@ def _runs(answer: Answer) -> Table:
         number("repeat", lambda row: str(row[1].ended.repeat)),
         number("attempt", lambda row: str(row[1].ended.attempt)),
         column("Verdict", lambda row: verdict_cell(row[1].ended.verdict or "INVALID")),
-        *([column("Throughput (/s)", _throughput)] if has_one else []),
+        *([column(THROUGHPUT.heading, _throughput)] if has_one else []),
         column("Folder", lambda row: f"runs/{row[1].ended.folder}"),
         column("Why", lambda row: row[1].ended.error or "; ".join(row[1].reasons)),
         limit=500,
@@ -417,7 +423,7 @@ def _runs(answer: Answer) -> Table:
 def _throughput(row: tuple[PointAnswer, Run]) -> str:
     """Return the throughput of a run of one operation."""
     run = row[1]
-    found = (run.figures.get(THROUGHPUT.name_of(title)) for title in run.operations)
+    found = (run.figures.get(THROUGHPUT.of(title).name) for title in run.operations)
     return decimal(next(found, None))
 
 
@@ -435,7 +441,7 @@ def _chart(answer: Answer, place: ChartPlace) -> str:
         for number, label in enumerate(labels)
     }
     panels = {
-        metric.title: _lines(answer, axis, places, metric)
+        metric.heading: _lines(answer, axis, places, metric)
         for metric in (THROUGHPUT, _P99)
     }
     ticks = {at: str(label) for label, at in places.items()}
@@ -443,7 +449,7 @@ def _chart(answer: Answer, place: ChartPlace) -> str:
 
 
 def _lines(
-    answer: Answer, axis: str, places: Mapping[Value, float], metric: Metric
+    answer: Answer, axis: str, places: Mapping[Value, float], metric: FigureName
 ) -> list[Line]:
     """One for each operation and combination of the other axes' values."""
     from ldapslam.reports.charts.charts import Line
@@ -455,11 +461,14 @@ def _lines(
             words = [f"{name}={value}" for name, value in rest.items()]
             words[:0] = [title] * (len(titles) > 1 or not words)
             marks = [
-                metric.point(
-                    places[one.point.values[axis]], found.value, found.interval
+                point_of(
+                    metric,
+                    places[one.point.values[axis]],
+                    found.value,
+                    found.interval,
                 )
                 for one in points
-                if (found := one.figures.get(metric.name_of(title)))
+                if (found := one.figures.get(metric.of(title).name))
             ]
             if marks:
                 lines.append(Line(" ".join(words), marks))

@@ -31,8 +31,8 @@ from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 
 if TYPE_CHECKING:
     from ldapslam.cli.study.gate_sides import Side
+    from ldapslam.jobs.fields.thresholds import FigureName
     from ldapslam.jobs.model import Job
-    from ldapslam.reports.figures import Key
     from ldapslam.studies.baseline import Baseline
     from ldapslam.studies.gate import Tolerances
 
@@ -176,17 +176,17 @@ def gate_command(
         if one.lab is not None:
             check_lab(one.lab, one.point, one.job)
     kept = None if baseline is None else load_baseline(baseline)
-    left_out: Sequence[Key] = ()
+    left_out: Sequence[FigureName] = ()
     if kept is not None:
         missing = list(kept.missing(chosen))
-        left_out = [key for key in missing if key[1].name in leavable]
-        _check_missing([key for key in missing if key not in left_out], chosen)
+        left_out = [one for one in missing if one.short in leavable]
+        _check_missing([one for one in missing if one not in left_out], chosen)
         if not allow_differences:
             _check_baseline(kept, sides[NEW])
     notes += [
-        f"{metric.words} of {title} is not judged: not all runs of the baseline "
+        f"{one.words} of {one.title} is not judged: not all runs of the baseline "
         "have it."
-        for title, metric in left_out
+        for one in left_out
     ]
     for note in notes:
         say(note)
@@ -352,12 +352,12 @@ def _check_metrics(job: Job, metrics: Sequence[str]) -> None:
             )
 
 
-def _check_missing(missing: Sequence[Key], metrics: Sequence[str]) -> None:
+def _check_missing(missing: Sequence[FigureName], metrics: Sequence[str]) -> None:
     """ConfigError where not all runs of the baseline have a figure."""
-    for title, metric in missing:
-        others = [f"--metric {one}" for one in metrics if one != metric.name]
+    for name in missing:
+        others = [f"--metric {one}" for one in metrics if one != name.short]
         raise ConfigError(
-            f"not all runs of the baseline have the {metric.name} of {title}",
+            f"not all runs of the baseline have the {name.short} of {name.title}",
             hint="save one of longer runs, or judge " + (" ".join(others) or "others"),
         )
 

@@ -101,26 +101,25 @@ class Making:
         gate, runs = self._gate, self._runs
         was = format_duration(runs.duration_ns)
         lengths_ns = []
-        for key, times in times_longer(readings, gate.metrics).items():
+        for name, times in times_longer(readings, gate.metrics).items():
             longer_ns = runs.longer_ns(times)
             if longer_ns is not None and self._has_time_for(longer_ns):
                 lengths_ns.append(longer_ns)
                 continue
-            title, metric = key
-            least = samples_needed(PERCENTILES[metric.statistic or ""])
-            sample = readings[key].sample
+            least = samples_needed(PERCENTILES[name.statistic or ""])
+            sample, what = readings[name].sample, f"{name.words} of {name.title}"
             if sample >= least:
                 continue
-            if metric.name not in self._leavable:
+            if name.short not in self._leavable:
                 raise ConfigError(
-                    f"{metric.words} of {title} needs {least:,} requests in each run, "
+                    f"{what} needs {least:,} requests in each run, "
                     f"and runs of {was} have {sample:,}",
                     hint="give it longer runs and more --time, or judge others with "
                     "--metric",
                 )
-            gate.leave_out([key])
+            gate.leave_out([name])
             self._caution(
-                f"{metric.words} of {title} is not judged: it needs {least:,} requests "
+                f"{what} is not judged: it needs {least:,} requests "
                 f"in each run, and had {sample:,}."
             )
         if not lengths_ns:

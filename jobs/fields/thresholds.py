@@ -10,7 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ldapslam.base import units
@@ -152,12 +152,12 @@ _OF_AGENTS = {
     **_THROUGHPUT,
     **_COUNTS,
     "response_time": _TIMES["response_time"],
-    **_metrics("1", cpu="share of its host's CPUs that were busy"),
     **_metrics(
         "us", cpu_per_operation="CPU time of workers for each completed request"
     ),
     **_metrics(
         "share",
+        cpu="of the time of its host's CPUs: busy",
         busy_share="of the workers' time",
         highest_busy_share="of a worker's time, in the worst interval",
         highest_run_queue_share="of an interval: a worker had to wait for a CPU",
@@ -192,7 +192,7 @@ SUBJECTS = {
     "directory": SubjectType("directory(replica)", _OF_MONITORS),
     "host": SubjectType(
         "host(supplier)",
-        _metrics("1", cpu="share of its CPUs that were busy") | _OF_CPUS | _OF_MONITORS,
+        _metrics("share", cpu="of its CPUs' time: busy") | _OF_CPUS | _OF_MONITORS,
     ),
     "process": SubjectType(
         "process(supplier)",
@@ -210,17 +210,29 @@ SUBJECTS = {
     ),
 }
 MONITORS = ("directory", "host", "process", "entry", "log")
-#: Unit of a figure -> name, for people.
+
+
+class Unit(NamedTuple):
+    """A unit of figures, and how people are shown it."""
+
+    about: str
+    #: Of values in tables and charts; empty: none is said.
+    shown: str = ""
+    factor: float = 1.0
+
+
 UNITS = {
-    "us": "a time",
-    "s": "a time",
-    "per_s": "a rate",
-    "share": "a share",
-    "1": "a number or a share",
-    "count": "a number",
-    "bytes": "a size",
-    "bytes_per_s": "a size per second",
+    "us": Unit("a time", "ms", 1e-3),
+    "s": Unit("a time"),
+    "per_s": Unit("a rate", "/s"),
+    "share": Unit("a share", "%", 100.0),
+    "1": Unit("a number or a share"),
+    "count": Unit("a number", "requests"),
+    "bytes": Unit("a size"),
+    "bytes_per_s": Unit("a size per second"),
 }
+#: Metrics of times that are as long as a run.
+_LONG = {"elapsed": Unit("a time", "s", 1e-6), "after": Unit("a time", "s", 1e-6)}
 #: Hold for every operation or stream for which the job has none of the same metric and
 #: statistic.
 DEFAULT_THRESHOLDS = (
@@ -259,10 +271,10 @@ def figure_rows() -> Iterator[tuple[str, str, str]]:
 
 #: What is compared may have anything in brackets.
 _FORM = re.compile(
-    r"\s*((?:\[[^]]*\]|[^][<>=!])+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTALL
+    r"\s*((?:\[[^]]*\]|[^][<>=!])+?)(?:\s+per\s+(\S+?))?\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*"
+    r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?\s*",
+    re.DOTALL,
 )
-_LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
-_HOLD = re.compile(r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?", re.DOTALL)
 _PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
 _SUBJECT = re.compile(r"(\w+)(?:\((.*?)\))?\.(.+)", re.ASCII | re.DOTALL)
 #: An attribute may be an OID.
@@ -272,19 +284,64 @@ _METRIC = re.compile(
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FigureName:
-    """The name of one figure, or of several."""
+    """The name of one figure, or of several: '*' stands for all."""
 
-    #: One of SUBJECTS.
-    kind: str = "stream"
-    #: A stream, a role or a server's URI, a group of servers, an agent; or '*'.
-    subject: str = "*"
-    #: An operation, or a kind of requests; or '*'.
-    part: str = "*"
+    #: A stream, a role or a server's URI, a group of servers, an agent.
+    subject: str
+    #: An operation, or a kind of requests; '*' also where there are none.
+    part: str
     metric: str
     #: None for metrics with one value.
-    statistic: str | None = None
+    statistic: str | None
+    #: One of SUBJECTS.
+    kind: str = field(default="stream", kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """Return the text of which `parse_name` makes this name."""
+        if self.is_of_stream:
+            if not self.title:
+                return self.short
+            place = f"{self.subject}.{self.part}"
+        else:
+            subject = f"({self.subject})" * (self.subject != "*")
+            place = self.kind + subject + f".{self.part}" * (self.part != "*")
+        return ".".join(filter(None, (place, self.metric, self.statistic)))
+
+    @property
+    def title(self) -> str:
+        """The operation with its stream, or the subject; empty: all."""
+        place = self.subject if self.part == "*" else f"{self.subject}.{self.part}"
+        return "" if place == "*" else place
+
+    @property
+    def short(self) -> str:
+        """The name without operation or subject: `p99`, `service_time.p99`."""
+        if self.statistic is None or self.metric == "response_time":
+            return self.statistic or self.metric
+        return f"{self.metric}.{self.statistic}"
+
+    @property
+    def words(self) -> str:
+        """The same for people: `p99`, `service time p99`."""
+        words = self.short.replace(".", " ")
+        return re.sub(r"(?<=\d)_", ".", words).replace("_", " ")
+
+    @property
+    def heading(self) -> str:
+        """The same, with the unit: `p99 (ms)`."""
+        return self.with_unit(self.words)
+
+    def with_unit(self, heading: str) -> str:
+        unit = self.shown_in.shown
+        return f"{heading} ({unit})" if unit else heading
+
+    def of(self, title: str) -> FigureName:
+        """Return the name of the same figure of another operation, or stream."""
+        subject, _, part = title.partition(".")
+        return FigureName(subject, part or "*", self.metric, self.statistic)
 
     @property
     def is_of_stream(self) -> bool:
@@ -298,6 +355,22 @@ class FigureName:
         if known is None:
             return None
         return "share" if self.statistic == "share" else known.unit
+
+    @property
+    def shown_in(self) -> Unit:
+        """The unit in which people are shown its values."""
+        return _LONG.get(self.metric) or UNITS[self.unit or "1"]
+
+    @property
+    def is_ratio(self) -> bool:
+        """Compared by new / old, else by new - old: a share may be 0, which has no
+        ratio."""
+        return self.unit != "share"
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more of it is better."""
+        return self.unit == "per_s"
 
     def matches(self, subject: str, part: str) -> bool:
         return self.subject in ("*", subject) and self.part in ("*", part)
@@ -330,43 +403,15 @@ class Threshold(FigureName):
         """Does a figure, in its unit, meet the limit?"""
         return bool(COMPARISONS[self.comparison](value, self.limit))
 
-    def format(self, value: float | None) -> str:
-        """A value with its unit, for people."""
-        if value is None:
-            return "no data"
-        match self.limit_unit:
-            case "us" | "s":
-                value_s = value / 1e6 if self.limit_unit == "us" else value
-                return _format_time(value_s, self.expression)
-            case "per_s":
-                return f"{value:,.1f}/s"
-            case "bytes" | "bytes_per_s":
-                per = "/s" if self.limit_unit == "bytes_per_s" else ""
-                return f"{units.format_size(round(value))}{per}"
-            case "count":
-                return f"{value:,.0f}"
-        is_share = self.limit_unit == "share" or "%" in self.expression
-        return f"{value * 100:.4g}%" if is_share else f"{value:,.4g}"
-
-
-def _format_time(value_s: float, expression: str) -> str:
-    """In the unit of the threshold's limit; longer ones than s in s."""
-    match = _LIMIT_UNIT.search(expression)
-    unit = match[1] if match else "s"
-    value = value_s * units.NS_PER_S / units.DURATION_UNITS[unit]
-    digits = 6 if unit == "s" and 0 < abs(value) < 1 else 3
-    return f"{value:,.{digits}f}{unit}"
-
 
 def parse_threshold(text: str) -> Threshold:
     """The threshold of a text; a Fault says which part is wrong."""
-    about, comparison, value = _parts_of(text)
     try:
-        if match := _PER.fullmatch(value):
-            hint = f"write '{about.strip()} per {match[2]} {comparison} {match[1]}'"
-            raise Fault(f"'per {match[2]}' stands before the comparison", hint)
-        about, per = _divided(about)
-        value, hold_ns, aborts = _held(value)
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise Fault("it has no comparison")
+        about, per, comparison, value, hold, abort = match.groups(default="")
+        _check_words(about, per, comparison, value)
         name = parse_name(about)
         limit, unit = _limit(name, value)
         threshold = Threshold(
@@ -376,13 +421,14 @@ def parse_threshold(text: str) -> Threshold:
             limit=limit,
             limit_unit=unit,
             per=per,
-            hold_ns=hold_ns,
-            aborts=aborts,
+            hold_ns=units.parse_duration(hold) if hold else 0,
+            aborts=bool(abort),
         )
         _check_per(threshold)
         _check_hold(threshold)
     except Fault as fault:
-        raise _wrong(text, fault.reason, fault.hint) from fault
+        reason = f"expected a threshold, got {got(text)}: {fault.reason}"
+        raise Fault(reason, fault.hint or f"such as {EXAMPLE!r}") from fault
     return threshold
 
 
@@ -401,9 +447,9 @@ def _limit(name: FigureName, text: str) -> tuple[float, str]:
             return float(text), "count"
     limit, unit = _quantity(text)
     if name.unit not in (None, unit):
-        known = UNITS[name.unit or ""]
+        known = UNITS[name.unit or ""].about
         raise Fault(
-            f"it is {known}, and {got(text)} is {UNITS[unit]}",
+            f"it is {known}, and {got(text)} is {UNITS[unit].about}",
             f"compare it with {known}",
         )
     return limit, unit
@@ -425,84 +471,56 @@ def _quantity(text: str) -> tuple[float, str]:
     return units.parse_duration(text) / units.NS_PER_S, "s"
 
 
-def _parts_of(text: str) -> tuple[str, str, str]:
-    """What is compared, how, and with what; Fault."""
-    match = _FORM.fullmatch(text)
-    if match is None:
-        raise _wrong(text, "it has no comparison")
-    about, comparison, value = match.groups()
+def _check_words(about: str, per: str, comparison: str, value: str) -> None:
     if re.search(" (and|&&) .*[<>]", value):
-        raise _wrong(
-            text, "it has two comparisons", "write each as an item of the list"
-        )
+        raise Fault("it has two comparisons", "write each as an item of the list")
     if comparison not in COMPARISONS:
         meant = comparison[::-1]
         hint = f"write {meant}" if meant in COMPARISONS else _known(COMPARISONS)
         if comparison in ("=", "=="):
             hint = f"write <= {value}, or >= {value}"
-        raise _wrong(text, f"unknown comparison {comparison!r}", hint)
-    return about, comparison, value
-
-
-def _divided(about: str) -> tuple[str, str]:
-    match = _PER.fullmatch(about)
-    if match is None:
-        return about, ""
-    if match[2] not in PARTS:
-        hint = did_you_mean(match[2], PARTS, "words")
-        raise Fault(f"{match[2]!r} is not a part of an operation", hint)
-    return match[1], match[2]
-
-
-def _held(value: str) -> tuple[str, int, bool]:
-    """What is compared with, the time after `for` in ns or 0, and whether it aborts."""
-    match = _HOLD.fullmatch(value)
-    assert match is not None, "each of its parts may be empty"
-    hold_ns = units.parse_duration(match[2]) if match[2] else 0
-    if match[3] and not hold_ns:
-        raise Fault("'abort' needs a time", "such as 'for 10s, abort'")
-    return match[1], hold_ns, bool(match[3])
+        raise Fault(f"unknown comparison {comparison!r}", hint)
+    if match := _PER.fullmatch(value):
+        hint = f"write '{about} per {match[2]} {comparison} {match[1]}'"
+        raise Fault(f"'per {match[2]}' stands before the comparison", hint)
+    if per not in ("", *PARTS):
+        hint = did_you_mean(per, PARTS, "words")
+        raise Fault(f"{per!r} is not a part of an operation", hint)
 
 
 def _check_per(one: Threshold) -> None:
     if one.per and (not one.is_of_stream or one.metric not in PARTS[one.per]):
         hint = f"of streams, per {one.per}: {', '.join(PARTS[one.per])}"
         raise Fault(f"{one.metric} is not known per {one.per}", hint)
-    if one.per and one.metric in TIME_METRICS and not _is_upper_of_percentile(one):
+    is_upper = one.statistic in PERCENTILES and one.comparison.startswith("<")
+    is_of_part = one.per or (one.hold_ns and one.is_of_stream)
+    if is_of_part and one.metric in TIME_METRICS and not is_upper:
         raise Fault(
-            f"per {one.per}, times need a percentile and an upper limit",
-            "such as 'search.p99 per server < 5ms'",
+            f"with '{'per' if one.per else 'for'}', times need a percentile and an "
+            "upper limit",
+            "such as 'search.p99 < 5ms'",
         )
 
 
 def _check_hold(one: Threshold) -> None:
-    if not one.hold_ns:
-        return
-    if one.per:
+    if one.aborts and not one.hold_ns:
+        raise Fault("'abort' needs a time", "such as 'for 10s, abort'")
+    if one.per and one.hold_ns:
         raise Fault(f"'for' does not go with 'per {one.per}'", "write two thresholds")
-    if not one.is_of_stream:
-        if one.aborts:
-            hint = f"write {one.expression.partition(',')[0].strip()!r}"
-            raise Fault("`abort` is only for figures of operations", hint)
-        is_read = one.metric == "cpu" or one.statistic == "mean"
-        if one.kind not in MONITORS or not is_read:
-            raise Fault(
-                "`for` is for figures of operations, or a reading without a statistic",
-                "leave `for` out: it is about the whole measure phase then",
-            )
-        return
-    if one.metric not in OF_INTERVALS:
+    if one.hold_ns and one.is_of_stream and one.metric not in OF_INTERVALS:
         hint = f"with 'for': {', '.join(OF_INTERVALS)}"
         raise Fault(f"intervals have no {one.metric}", hint)
-    if one.metric in TIME_METRICS and not _is_upper_of_percentile(one):
+    if not one.hold_ns or one.is_of_stream:
+        return
+    if one.aborts:
+        hint = f"write {one.expression.partition(',')[0].strip()!r}"
+        raise Fault("`abort` is only for figures of operations", hint)
+    is_read = one.metric == "cpu" or one.statistic == "mean"
+    if one.kind not in MONITORS or not is_read:
         raise Fault(
-            "'for' needs a percentile and an upper limit",
-            "such as 'search.p99 < 5ms for 10s'",
+            "`for` is for figures of operations, or a reading without a statistic",
+            "leave `for` out: it is about the whole measure phase then",
         )
-
-
-def _is_upper_of_percentile(one: Threshold) -> bool:
-    return one.statistic in PERCENTILES and one.comparison.startswith("<")
 
 
 def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
@@ -513,11 +531,13 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
         return _stream_name(text, has_any_names)
     kind, subject, rest = match.groups()
     metrics = SUBJECTS[kind].metrics if kind in SUBJECTS else {}
-    last = rest.rpartition(".")[2]
-    may_be_stream = not metrics or last in METRICS or last in STATISTICS
-    may_be_stream = may_be_stream and not (kind == "run" and rest in metrics)
-    if (subject is None and may_be_stream) or (has_any_names and not metrics):
-        # a stream, or an operation, may have the name of a kind
+    first, *more = rest.split(".")
+    # a stream may have the name of a kind: an operation follows it then
+    is_metric = first in (*METRICS, *STATISTICS) and not {*more[:1]} & METRICS.keys()
+    may_be_stream = {*more[-1:]} & {*METRICS, *STATISTICS} and not is_metric
+    if (subject is None and (may_be_stream or not metrics)) or (
+        has_any_names and not metrics
+    ):
         return _stream_name(text, has_any_names)
     if not metrics or kind == "stream":
         hint = did_you_mean(kind, [one for one in SUBJECTS if one != "stream"])
@@ -532,18 +552,14 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
     metric, statistic = found.groups() if found else (rest, None)
     if found is None or (metric not in metrics and kind not in MONITORS):
         hint = did_you_mean(metric, metrics, "metrics")
-        raise Fault(f"unknown metric {metric!r}", hint)
+        raise Fault(f"unknown metric {metric!r} of {kind}", hint)
     if metric in metrics:
         statistics = metrics[metric].statistics
     else:
         statistics, statistic = READING_STATISTICS, statistic or "mean"
-    return FigureName(
-        kind=kind,
-        subject="*" if subject is None else subject,
-        part=part or "*",
-        metric=metric,
-        statistic=_checked_statistic(metric, statistic, statistics),
-    )
+    statistic = _checked_statistic(metric, statistic, statistics)
+    subject = "*" if subject is None else subject
+    return FigureName(subject, part or "*", metric, statistic, kind=kind)
 
 
 def _stream_name(text: str, has_any_names: bool) -> FigureName:
@@ -580,12 +596,10 @@ def _stream_name(text: str, has_any_names: bool) -> FigureName:
         if not has_any_names and not _NAME.fullmatch(name):
             raise Fault(f"{got(name)} is not a name")
     if metric in STREAM_METRICS and part != "*" and not has_any_names:
-        raise Fault(
-            f"{metric} is a metric of the stream, not of {part!r}",
-            f"write {subject}.*.{'.'.join(filter(None, (metric, statistic)))}",
-        )
+        hint = f"write {FigureName(subject, '*', metric, statistic).name}"
+        raise Fault(f"{metric} is a metric of the stream, not of {part!r}", hint)
     statistic = _checked_statistic(metric, statistic, METRICS[metric].statistics)
-    return FigureName(subject=subject, part=part, metric=metric, statistic=statistic)
+    return FigureName(subject, part, metric, statistic)
 
 
 def _checked_statistic(
@@ -615,14 +629,6 @@ def share_of(metric: str, counts: Mapping[str, Any]) -> float | None:
 
 def _known(words: Iterable[str]) -> str:
     return f"known: {', '.join(words)}"
-
-
-def _wrong(text: str, problem: str, hint: str | None = None) -> Fault:
-    """The Fault of a threshold."""
-    return Fault(
-        f"expected a threshold, got {got(text)}: {problem}",
-        hint or f"such as {EXAMPLE!r}",
-    )
 
 
 def samples_needed(p: float) -> int:

@@ -59,7 +59,7 @@ from ldapslam.reports.collect.timeline import (
 )
 from ldapslam.reports.document import BAD, GOOD, ChartPlace
 from ldapslam.reports.document import MUTED as TONE_MUTED
-from ldapslam.reports.figures import Point
+from ldapslam.reports.figures import METRICS, THROUGHPUT, Point, metric_of
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import THIN
@@ -649,7 +649,7 @@ def _throughput(summary: Summary) -> Figure:
         colour = _colour(summary, one)
         completed = curve("throughput_per_s", "completed", colour, is_steps=True)
         curves = (due, completed)
-        return TimePanel(one.title, "completions/s", curves, has_names=False)
+        return TimePanel(one.title, THROUGHPUT.heading, curves, has_names=False)
 
     return _over_time(summary, map(panel, summary.operations), _LOW_PANEL_IN)
 
@@ -697,7 +697,7 @@ def _waits(summary: Summary) -> Figure:
             curve("service_p99_us", "service", SERIES[0], 1e-3, style=_DASHED),
             curve("send_lag_p99_us", "send lag", ALARM, 1e-3),
         )
-        return TimePanel(one.title, "p99, ms", curves, is_logarithmic=True)
+        return TimePanel(one.title, METRICS["p99"].heading, curves, is_logarithmic=True)
 
     return _over_time(summary, map(panel, waited(summary)))
 
@@ -870,8 +870,8 @@ def _strips(summary: Summary, members: Mapping[str, Series]) -> Figure:
     percentile = strip_percentile(members)
     figure = new_figure(0.66 * len(shown) + _FRAME_IN)
     grid = figure.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
-    rate = ("throughput_per_s", "completions/s", 1.0)
-    time = (f"{percentile}_us", f"{percentile}, ms", 1e-3)
+    rate = ("throughput_per_s", THROUGHPUT.heading, 1.0)
+    time = (f"{percentile}_us", metric_of(percentile).heading, 1e-3)
     for row, (name, series) in enumerate(shown.items()):
         for column, (key, unit, scale) in enumerate((rate, time)):
             axes = grid[row][column]

@@ -15,6 +15,7 @@ from itertools import islice
 
 import numpy as np
 
+from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.comparing.change import (
     LEVEL,
     Change,
@@ -27,9 +28,8 @@ from ldapslam.reports.comparing.change import (
 )
 from ldapslam.reports.figures import (
     Figure,
-    Metric,
     Readings,
-    keys_of,
+    names_of,
     readings_of,
 )
 from ldapslam.reports.many_tests import holm
@@ -61,11 +61,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One metric of one side against the baseline's."""
+    """One figure of one side against the baseline's."""
 
-    #: Title of the operation, or name of the stream.
-    operation: str
-    metric: Metric
+    name: FigureName
     side: str
     old: Measured
     new: Measured
@@ -127,10 +125,9 @@ def compare_sides(
         ]
         for side in sides
     ]
-    keys = keys_of([run for side in readings for run in side])
     found = [
-        _finding(key, side.name, readings[0], of_side)
-        for key in keys
+        _finding(name, side.name, readings[0], of_side)
+        for name in names_of([run for side in readings for run in side])
         for side, of_side in zip(sides[1:], readings[1:], strict=True)
     ]
     return Comparison(tuple(sides), excluded, *_judged(found), without_places)
@@ -147,15 +144,13 @@ def as_family(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _finding(
-    key: tuple[str, Metric], side: str, old: list[Readings], new: list[Readings]
+    name: FigureName, side: str, old: list[Readings], new: list[Readings]
 ) -> Finding:
-    metric = key[1]
-    readings = [[run.get(key) for run in runs] for runs in (old, new)]
+    readings = [[run.get(name) for run in runs] for runs in (old, new)]
     sample = BY_RUNS if len(old) + len(new) > 2 else BY_BATCHES
-    values = tuple(_value(metric, of_side) for of_side in readings)
+    values = tuple(_value(name, of_side) for of_side in readings)
     finding = Finding(
-        operation=key[0],
-        metric=metric,
+        name=name,
         side=side,
         old=values[0],
         new=values[1],
@@ -168,7 +163,7 @@ def _finding(
     )
     if finding.needs:
         return finding
-    if not metric.is_ratio and not any((*values[0].of_runs, *values[1].of_runs)):
+    if not name.is_ratio and not any((*values[0].of_runs, *values[1].of_runs)):
         return replace(finding, verdict=NO_DIFFERENCE)
     before, after = ([one for one in side if one is not None] for side in readings)
     judge = _by_runs if sample == BY_RUNS else _by_batches
@@ -196,7 +191,7 @@ def _needs_value(readings: list[list[Figure | None]]) -> str:
     return ""
 
 
-def _value(metric: Metric, readings: Sequence[Figure | None]) -> Measured:
+def _value(name: FigureName, readings: Sequence[Figure | None]) -> Measured:
     """Return the value of a side; the mean of repeats is geometric where changes are
     ratios."""
     of_runs = tuple(one.value if one else None for one in readings)
@@ -205,9 +200,9 @@ def _value(metric: Metric, readings: Sequence[Figure | None]) -> Measured:
         return Measured(of_runs[0], readings[0].interval, of_runs)
     if not of_runs or len(known) < len(of_runs):
         return Measured(None, None, of_runs)
-    if metric.is_ratio and known.min() <= 0:
+    if name.is_ratio and known.min() <= 0:
         return Measured(float(known.mean()), None, of_runs)
-    found = mean_of(known, is_ratio=metric.is_ratio)
+    found = mean_of(known, is_ratio=name.is_ratio)
     if found is None:
         return Measured(float(known[0]), None, of_runs)
     return Measured(found.value, found, of_runs)
@@ -220,7 +215,7 @@ def _by_batches(
     needs = next((one.needs for one in (*old, *new) if one.interval is None), "")
     if needs:
         return replace(finding, needs=needs)
-    is_ratio = finding.metric.is_ratio
+    is_ratio = finding.name.is_ratio
     freedom = sum(one.batches - 1 for one in (*old, *new))
     before, after = (
         _within([one.interval for one in side if one.interval], is_ratio=is_ratio)
@@ -255,7 +250,7 @@ def _by_runs(
     old, new = (
         np.array([one.value for one in side], np.float64) for side in (before, after)
     )
-    is_ratio = finding.metric.is_ratio
+    is_ratio = finding.name.is_ratio
     if is_ratio and min(old.min(), new.min()) <= 0:
         return replace(finding, needs=_ABOVE_0)
     change = (ratio_of_means if is_ratio else difference_of_means)(old, new)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.comparing.change import LEVEL, Change, Measured, finite
 from ldapslam.reports.comparing.comparison import (
     BY_BATCHES,
@@ -32,7 +33,6 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.figures import Metric
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.bulk_imports import compared
@@ -41,6 +41,7 @@ from ldapslam.reports.typeset import (
     NOTHING,
     changes,
     decimal,
+    value_text,
     verdict_cell,
 )
 
@@ -191,8 +192,8 @@ def _samples(comparison: Comparison) -> dict[str, str]:
     return {name: text for name, text in texts.items() if name in samples}
 
 
-#: Metric's title, side, metric, value, finding; of the baseline without a finding.
-_Row = tuple[str, str, Metric, Measured, Finding | None]
+#: Heading, side, figure, value, finding; of the baseline without a finding.
+_Row = tuple[str, str, FigureName, Measured, Finding | None]
 
 
 def _figures(comparison: Comparison) -> list[Table]:
@@ -200,17 +201,13 @@ def _figures(comparison: Comparison) -> list[Table]:
     notes below the last table say how the figures were compared."""
     made: list[Table] = []
     base = comparison.sides[0].name
-    for title in dict.fromkeys(one.operation for one in comparison.findings):
+    for title in dict.fromkeys(one.name.title for one in comparison.findings):
         rows: list[_Row] = []
-        ours = [one for one in comparison.findings if one.operation == title]
-        for metric in dict.fromkeys(one.metric for one in ours):
-            of_metric = [one for one in ours if one.metric == metric]
-            name = metric.title
-            for one in of_metric:
-                if name:
-                    rows.append((name, base, metric, one.old, None))
-                    name = ""
-                rows.append((name, one.side, metric, one.new, one))
+        ours = [one for one in comparison.findings if one.name.title == title]
+        for name in dict.fromkeys(one.name for one in ours):
+            of_name = [one for one in ours if one.name == name]
+            rows.append((name.heading, base, name, of_name[0].old, None))
+            rows += [("", one.side, name, one.new, one) for one in of_name]
         made.append(_figures_of(title, base, rows))
     notes = *_samples(comparison).values(), _FAMILY.format(tests=comparison.tests)
     return [*made[:-1], *(replace(last, notes=notes) for last in made[-1:])]
@@ -234,13 +231,13 @@ def _figures_of(title: str, baseline: str, rows: Sequence[_Row]) -> Table:
     )
 
 
-def _value(metric: Metric, value: Measured) -> Cell:
+def _value(name: FigureName, value: Measured) -> Cell:
+    text = value_text(name, value.value)
     if value.value is None:
-        return Cell(NOT_AVAILABLE, MUTED)
-    text = metric.text(value.value)
+        return Cell(text, MUTED)
     if value.interval is None:
         return Cell(text)
-    low, high = map(metric.text, value.interval[1:])
+    low, high = (value_text(name, end) for end in value.interval[1:])
     return Cell(f"{text} ({low} to {high})")
 
 
@@ -286,8 +283,8 @@ def _detectable(finding: Finding) -> str:
 def _finding(one: Finding) -> dict[str, Any]:
     change = one.change
     return {
-        "operation": one.operation,
-        "metric": one.metric.name,
+        "operation": one.name.title,
+        "metric": one.name.short,
         "side": one.side,
         "verdict": one.verdict,
         "sample": one.sample,

@@ -43,6 +43,7 @@ from ldapslam.reports.rules.operation_range import (
     Outcome,
     sooner,
 )
+from ldapslam.reports.typeset import limit_text
 from ldapslam.results.histogram import Histogram
 
 
@@ -214,7 +215,7 @@ def _of_nothing(
         detail = "it sent nothing" if threshold.per == "agent" else detail
         return Judged(Outcome.UNCERTAIN, None, "no data", "", detail)
     if threshold.metric == "throughput" and threshold.holds(done / (window_s or 1)):
-        return Judged(Outcome.MET, 0.0, threshold.format(0.0), "")
+        return Judged(Outcome.MET, 0.0, limit_text(threshold, 0.0), "")
     return Judged(Outcome.MISSED, None, "no data", "", detail)
 
 
@@ -337,7 +338,7 @@ def _unread(threshold: Threshold, figures: Sequence[Figure]) -> list[Figure]:
     needs = f"readings of {metric} of the {kind} of {subject}"
     return [
         Figure(name, "*", metric, threshold.statistic, None, needs=needs, kind=kind)
-        for name in sorted(lacking - known) or [""] * (not known)
+        for name in sorted(lacking - known) or ["*"] * (not known)
     ]
 
 
@@ -428,13 +429,13 @@ def _judge_one(
         return Judged(
             Outcome.UNCERTAIN if is_open else Outcome.MISSED,
             None,
-            "n/a" if figure.needs else threshold.format(None),
+            "n/a" if figure.needs else limit_text(threshold, None),
             "",
             f"needs {figure.needs}" if figure.needs else "",
             LONGER if figure.is_too_small else "",
         )
     if figure.unit != threshold.limit_unit:
-        unit, limit_unit = UNITS[figure.unit], UNITS[threshold.limit_unit]
+        unit, limit_unit = UNITS[figure.unit].about, UNITS[threshold.limit_unit].about
         detail = f"it is {unit}, and is compared with {limit_unit}"
         return Judged(Outcome.UNCERTAIN, None, "n/a", "", detail)
     if threshold.hold_ns:
@@ -443,8 +444,8 @@ def _judge_one(
     found = figure.range or Range(low, high, value, value)
     text = ""
     if found.low < found.high:
-        upper = "any" if math.isinf(found.high) else threshold.format(found.high)
-        text = f"{threshold.format(found.low)} to {upper}"
+        upper = "any" if math.isinf(found.high) else limit_text(threshold, found.high)
+        text = f"{limit_text(threshold, found.low)} to {upper}"
     outcome = _outcome(threshold, found.low, found.high)
     detail, remedy = found.made_of, found.remedy
     if outcome is Outcome.UNCERTAIN:
@@ -453,7 +454,7 @@ def _judge_one(
             blamed or _outcome(threshold, found.least, found.most) is Outcome.UNCERTAIN
         ):
             detail, remedy = ", ".join(figure.limited_by), sooner(evidence)
-    return Judged(outcome, value, threshold.format(value), text, detail, remedy)
+    return Judged(outcome, value, limit_text(threshold, value), text, detail, remedy)
 
 
 def _outcome(threshold: Threshold, *ends: float) -> Outcome:

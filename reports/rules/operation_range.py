@@ -39,6 +39,7 @@ from ldapslam.reports.collect.totals import (
 from ldapslam.reports.distribution import us_of
 from ldapslam.reports.figures import LONGER, Figure, Range
 from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.reports.typeset import limit_text
 from ldapslam.reports.uncertainty import (
     BATCHES,
     FEWEST_BATCHES,
@@ -261,7 +262,7 @@ class OperationRange:
         if value is None or outside or times.unanswered:
             shown, detail = f"{here} {over}", self._made_of() or limit
         else:
-            shown = threshold.format(value)
+            shown = limit_text(threshold, value)
             detail = f"{here} of requests {over}, {limit}"
             reasons.insert(0, f"{here} in this run")
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail)

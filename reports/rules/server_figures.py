@@ -262,7 +262,7 @@ def _roles_of(group: str, evidence: Evidence) -> tuple[str, ...]:
 
 
 def _convergence(checked: ReplicationFacts) -> Figure:
-    figure = Figure("", "*", "after", None, None, kind="replication")
+    figure = Figure("*", "*", "after", None, None, kind="replication")
     if checked.failure:
         return replace(figure, needs="a check of replication")
     times_s = [one.after_s for one in checked.trees if one.after_s is not None]

@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from ldapslam.jobs.fields.thresholds import samples_needed
+from ldapslam.jobs.fields.thresholds import (
+    SUBJECTS,
+    FigureName,
+    parse_name,
+    samples_needed,
+)
 from ldapslam.reports.charts.chart_data import STRIPS, strip_percentile
 from ldapslam.reports.collect.timeline import NS_PER_S, Series
 from ldapslam.reports.document import (
@@ -27,6 +33,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
+from ldapslam.reports.figures import Figure
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.streams import AgentSummary
@@ -36,9 +43,9 @@ from ldapslam.reports.typeset import (
     count,
     counted,
     decimal,
+    figure_columns,
     flattened,
-    microseconds,
-    percentiles,
+    milliseconds,
     time_of_day,
 )
 from ldapslam.results.facts import (
@@ -145,55 +152,42 @@ def hosts(summary: Summary) -> Blocks:
     )
 
 
-def _value(
-    title: str, metric: str, factor: float = 1.0, digits: int = 1
-) -> Field[AgentSummary]:
-    """A column of a figure, times a factor."""
+def _figures(
+    summary: Summary, name: str, caption: str, texts: str, *more: Field[AgentSummary]
+) -> Table:
+    """Return a table of figures of the agents, and what each of them is."""
+    names = [parse_name(f"agent.{text}") for text in texts.split()]
+    known = {one.key: one for one in summary.figures}
+    abouts = {SUBJECTS["agent"].metrics[one.metric].about: one.words for one in names}
+    notes = "; ".join(f"{words}: {about}" for about, words in abouts.items())
 
-    def text(one: AgentSummary) -> str:
-        value = one.values[metric]
-        return decimal(None if value is None else value * factor, digits)
+    def read(agent: AgentSummary, name: FigureName) -> Figure | None:
+        return known.get(replace(name, subject=agent.name))
 
-    return number(title, text)
+    return table(
+        name,
+        caption,
+        summary.agents,
+        column("Agent", lambda one: one.name),
+        *figure_columns(names, read),
+        *more,
+        notes=(f"{notes}.",),
+    )
 
 
 def _agents(summary: Summary) -> Table:
-    return table(
-        "agents",
-        "Agents in the measure phase",
-        summary.agents,
-        column("Agent", lambda one: one.name),
-        _value("throughput (/s)", "throughput"),
-        number("failed", lambda one: count(one.totals.measured["failed"])),
-        *percentiles(lambda one: one.response_times, ("p50", "p99")),
-        _value("CPU per op (µs)", "cpu_per_operation"),
-        _value("host CPU (%)", "cpu", 100),
-        _value("workers busy (%)", "busy_share", 100),
-        _value("busiest interval (%)", "highest_busy_share", 100),
-        _value("CPU wait (%)", "highest_run_queue_share", 100),
-        notes=(
-            "CPU wait: the largest share of an interval in which a worker was ready "
-            "to run and had no CPU.",
-        ),
+    return _figures(
+        *(summary, "agents", "Agents in the measure phase"),
+        "throughput failed response_time.p50 response_time.p99 cpu_per_operation cpu "
+        "busy_share highest_busy_share highest_run_queue_share",
     )
 
 
 def _hosts(summary: Summary) -> Table:
     """What the hosts took from their agents."""
-    return table(
-        "hosts",
-        "Agents' hosts in the measure phase",
-        summary.agents,
-        column("Agent", lambda one: one.name),
-        _value("most steal (%)", "highest_steal_share", 100, 2),
-        _value("throttled (s)", "throttled", 1e-6, 3),
-        _value("longest hiccup (ms)", "longest_hiccup", 1e-3, 3),
-        _value("stalled (%)", "stalled_share", 100, 3),
-        notes=(
-            "Steal: CPU time that the hypervisor took, in the worst interval. Hiccup: "
-            "how late a thread woke up that sleeps 1 ms again and again; stalled: the "
-            "share of the time in hiccups of 1 ms and more.",
-        ),
+    return _figures(
+        *(summary, "hosts", "Agents' hosts in the measure phase"),
+        "highest_steal_share throttled longest_hiccup stalled_share",
     )
 
 
@@ -304,20 +298,12 @@ _NS_PER_MS = 1_000_000
 
 
 def _start(summary: Summary) -> Table:
-    return table(
-        "clocks",
-        "Clocks and completeness",
-        summary.agents,
-        column("Agent", lambda one: one.name),
-        _value("start error (µs)", "start_error"),
-        _value("clock offset (µs)", "clock_offset"),
+    return _figures(
+        *(summary, "clocks", "Clocks and completeness"),
+        "start_error clock_offset clock_step",
         number(
-            "known within (± µs)",
-            lambda one: microseconds(one.facts.clock_offset_bound_us, NOTHING),
-        ),
-        number(
-            "largest step (µs)",
-            lambda one: microseconds(abs(one.totals.clock_step_ns) / 1000),
+            "offset known within (± ms)",
+            lambda one: milliseconds(one.facts.clock_offset_bound_us, NOTHING),
         ),
         number("intervals", lambda one: count(len(one.totals.seen))),
         number("missing", lambda one: counted(summary.completeness.missing[one.name])),

@@ -13,7 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ldapslam.jobs.fields.thresholds import PERCENTILES, STATISTICS, parse_threshold
+from ldapslam.jobs.fields.thresholds import (
+    PERCENTILES,
+    STATISTICS,
+    parse_name,
+    parse_threshold,
+)
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
@@ -41,6 +46,7 @@ from ldapslam.reports.document import (
     table,
     with_texts,
 )
+from ldapslam.reports.figures import ERRORS, GOODPUT, THROUGHPUT
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
@@ -423,7 +429,7 @@ def _results(summary: Summary) -> Blocks:
                 return Cell(NOTHING, MUTED, "has no response")
             return statistic_cell(_shown_times(one), name)
 
-        return number(f"{name.replace('_', '.')} (ms)", cell)
+        return number(parse_name(name).heading, cell)
 
     judged = _judged_statistics(summary, summary.operations)
     shown = [name for name in STATISTICS if name in (*SHOWN, "max", *judged)]
@@ -431,18 +437,18 @@ def _results(summary: Summary) -> Blocks:
     expected: Field[OperationSummary]
     expected = number("expected", lambda one: count(one.counts["expected"]))
     goodput: Field[OperationSummary]
-    goodput = number("goodput (/s)", lambda one: decimal(one.goodput_per_s))
+    goodput = number(GOODPUT.heading, lambda one: decimal(one.goodput_per_s))
     headline = table(
         "headline",
         "Measure phase, response time of successes",
         summary.operations,
         column("Operation", lambda one: one.title),
-        number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
+        number(THROUGHPUT.heading, lambda one: decimal(one.throughput_per_s)),
         *[goodput] * any(_has_goodput(one) for one in summary.operations),
         number("succeeded", lambda one: count(one.counts["succeeded"])),
         *[expected] * any(one.counts["expected"] for one in summary.operations),
         number(
-            "errors (%)",
+            ERRORS.heading,
             lambda one: Cell(
                 percent(one.error_share, 3), BAD if one.error_share else ""
             ),
@@ -674,8 +680,8 @@ def _servers_table(one: OperationSummary) -> Table:
             for metric, times in each.times.items()
         ],
         column("Server", lambda row: row[0].uri),
-        number("throughput (/s)", lambda row: decimal(row[0].throughput_per_s)),
-        number("errors (%)", lambda row: percent(row[0].error_share, 3)),
+        number(THROUGHPUT.heading, lambda row: decimal(row[0].throughput_per_s)),
+        number(ERRORS.heading, lambda row: percent(row[0].error_share, 3)),
         column("Time (ms)", lambda row: row[1].replace("_", " ")),
         *times_columns(),
     )

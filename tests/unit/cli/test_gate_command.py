@@ -127,7 +127,7 @@ def test_a_server_that_dies_never_leaves_a_pass_behind(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate_runs, "Runs", _DyingRuns)
-    same = {("search", METRICS["throughput"]): figure(1000.0)}
+    same = {METRICS["throughput"].of("search"): figure(1000.0)}
     monkeypatch.setattr(gate_making, "readings_of", lambda _: same)
     arguments = ("--new", "ldap://new", "--metric", "throughput", "--out", "out")
     assert main.run(["gate", str(job), *arguments]) == ExitCode.TARGET
@@ -231,7 +231,7 @@ def test_a_p99_that_a_baseline_lacks_is_left_out_unless_it_is_asked_for(
     monkeypatch.setattr(Baseline, "unknown", lambda *_: {})
     figures = {"throughput": 400.0, "p50": 900.0, "p99": None, "errors": 0.0}
     found = {
-        ("readers.search", METRICS[name]): figure(value, "", 1000)
+        METRICS[name].of("readers.search"): figure(value, "", 1000)
         for name, value in figures.items()
     }
     monkeypatch.setattr(gate_making, "readings_of", lambda _: found)

@@ -32,7 +32,7 @@ from support.figures import figure
 
 LIMIT_S = 100.0
 CLOCK = "ldapslam.cli.study.gate_making.time.monotonic"
-THROUGHPUT, P99 = (("search", METRICS[name]) for name in ("throughput", "p99"))
+THROUGHPUT, P99 = (METRICS[name].of("search") for name in ("throughput", "p99"))
 
 
 class Runs:
@@ -313,7 +313,7 @@ def test_a_percentile_that_nobody_has_asked_for_is_left_out_and_the_report_says_
     runs = ShortRuns(each_s=2.0)
     gate, made, why = make(runs, 53.0, ["p99"])
     assert (gate.answer().answer, why) == (NO_REGRESSION, "the answer is clear")
-    assert [one.metric.name for one in gate.answer().figures] == ["throughput"]
+    assert [one.name.short for one in gate.answer().figures] == ["throughput"]
     # the first pair counts, as its runs are as long as the others
     assert (gate.size, len(runs.made)) == (6, 12)
     assert made.cautions == [f"{NOT_JUDGED} 400."]
@@ -327,13 +327,13 @@ def test_a_percentile_is_left_out_of_the_operations_alone_that_lack_it(
     class RarelyModified(ShortRuns):
         def readings(self, side: Any) -> Readings:
             rare = figure(None, "1,000 requests (it has 4)", 4)
-            return {**super().readings(side), ("modify", METRICS["p99"]): rare}
+            return {**super().readings(side), METRICS["p99"].of("modify"): rare}
 
     runs = RarelyModified(each_s=2.0)
     gate, made, _ = make(runs, LIMIT_S, ["p99"])
     answer = gate.answer()
     assert answer.answer == NO_REGRESSION
-    assert [(one.operation, one.metric) for one in answer.figures] == [THROUGHPUT, P99]
+    assert [one.name for one in answer.figures] == [THROUGHPUT, P99]
     assert runs.duration_ns == 3.125 * NS_PER_S
     assert made.cautions[0].startswith("p99 of modify is not judged")
 

@@ -13,6 +13,7 @@ from ldapslam.jobs.fields.thresholds import (
     parse_threshold,
     share_of,
 )
+from ldapslam.reports.typeset import limit_text
 
 
 @pytest.mark.parametrize(
@@ -38,11 +39,11 @@ from ldapslam.jobs.fields.thresholds import (
     ],
 )
 def test_value_is_shown_with_its_unit(text: str, value: float, shown: str) -> None:
-    assert parse_threshold(text).format(value) == shown
+    assert limit_text(parse_threshold(text), value) == shown
 
 
 def test_value_that_is_missing_is_said_to_be() -> None:
-    assert parse_threshold("a.b.errors < 5%").format(None) == "no data"
+    assert limit_text(parse_threshold("a.b.errors < 5%"), None) == "no data"
 
 
 def test_parts_of_a_threshold_are_known() -> None:
@@ -119,8 +120,8 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("a.b.errors < 1% and more", "expected a percentage"),
         ("search.p99 < 5ms, abort", "'abort' needs a time"),
         ("search.p99 < 5ms for ever", "expected a duration"),
-        ("search.p99 > 5ms for 10s", "'for' needs a percentile and an upper limit"),
-        ("search.mean < 5ms for 10s", "'for' needs a percentile and an upper limit"),
+        ("search.p99 > 5ms for 10s", "times need a percentile and an upper"),
+        ("search.mean < 5ms for 10s", "times need a percentile and an upper"),
         ("goodput > 5/s for 10s", "intervals have no goodput"),
         ("search.p99 per server < 5ms for 10s", "does not go with 'per server'"),
         ("search.p99 per host < 5ms", "'host' is not a part of an operation"),
@@ -138,11 +139,12 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("agent(a).load < 80%", "unknown metric 'load'"),
         ("agent(a).response_time < 8ms", "response_time needs one statistic"),
         ("host(db) < 80%", "does not name"),
+        ("run.p99 < 5ms", "unknown metric 'p99' of run"),
         ("host(a).cpu / host(b).cpu < 2", "unknown metric 'cpu / host(b).cpu'"),
         ("host(db).cpu per server < 80%", "cpu is not known per server"),
         ("host(db).load < fast", "expected a duration"),
         ("host(db).network_sent < 10MB/m", "is not a size per second"),
-        ("host(db).cpu < 5ms", "it is a number or a share, and '5ms' is a time"),
+        ("process(db).cpu < 5ms", "it is a number or a share, and '5ms' is a time"),
         ("host(db).cpu_per_operation < 80%", "expected a duration"),
         ("replication.after < 5/s", "expected a duration"),
         ("server.sort.per_sent < 2", "unknown kind of requests 'sort'"),
@@ -166,8 +168,8 @@ PER_ENTRY = "entry_cache_hits[cn=a b,o=c]"
 @pytest.mark.parametrize(
     ("text", "name", "limit", "unit"),
     [
-        ("host(db).cpu < 80%", ("host", "db", "*", "cpu", None), 0.8, "1"),
-        ("host.cpu < 80%", ("host", "*", "*", "cpu", None), 0.8, "1"),
+        ("host(db).cpu < 80%", ("host", "db", "*", "cpu", None), 0.8, "share"),
+        ("host.cpu < 80%", ("host", "*", "*", "cpu", None), 0.8, "share"),
         ("host.load < 8", ("host", "*", "*", "load", "mean"), 8.0, "1"),
         ("server.per_sent < 2", ("server", "*", "*", "per_sent", None), 2.0, "1"),
         (
@@ -201,8 +203,8 @@ PER_ENTRY = "entry_cache_hits[cn=a b,o=c]"
             *(9.0, "count"),
         ),
         (
-            "agent(load1).response_time.p99 < 5ms",
-            ("agent", "load1", "*", "response_time", "p99"),
+            "agent.response_time.p99 < 5ms",
+            ("agent", "*", "*", "response_time", "p99"),
             *(5000.0, "us"),
         ),
         (

@@ -138,7 +138,7 @@ def found(comparison: Comparison, operation: str, metric: str) -> Finding:
     return next(
         one
         for one in comparison.findings
-        if (one.operation, one.metric.name) == (operation, metric)
+        if (one.name.title, one.name.short) == (operation, metric)
     )
 
 
@@ -201,7 +201,7 @@ def test_goodput_is_compared_where_it_is_not_throughput(
     summary: Summary, slower: Comparison
 ) -> None:
     """Only the writers' modifies fail at times."""
-    have = {one.operation for one in slower.findings if one.metric.name == "goodput"}
+    have = {one.name.title for one in slower.findings if one.name.short == "goodput"}
     assert have == {"writers.modify"}
     base, new = side("A", summary, *BASE), side("B", summary, 1.1, 1.101)
     search = replace(new.runs[1].streams[0].operations[0], goodput_per_s=1.0)
@@ -237,9 +237,9 @@ def test_that_all_requests_fail_is_found_and_leaves_no_times(runs: int) -> None:
     assert row[3].startswith("+100.00 points (")
     assert row[5] == "higher"
     needs = {
-        one.metric.name: one.needs
+        one.name.short: one.needs
         for one in comparison.findings
-        if one.operation == "writers.modify" and one.needs
+        if one.name.title == "writers.modify" and one.needs
     }
     assert needs == {
         "goodput": "values above 0 in every run",

@@ -505,7 +505,7 @@ def test_agents_and_servers_have_strips_where_there_are_several() -> None:
     drawing = charts.draw(several, [place])["server_strips"]
     [text] = re.findall(r"<metadata>(.*?)</metadata>", drawing)
     panels = json.loads(unescape(text))["panels"]
-    assert [one["unit"] for one in panels] == ["completions/s", "p90, ms"] * 2, (
+    assert [one["unit"] for one in panels] == ["throughput (/s)", "p90 (ms)"] * 2, (
         "no point has enough requests for a p99"
     )
     labels = [[line["label"] for line in one["lines"]] for one in panels]

@@ -117,7 +117,7 @@ def test_faults_of_figures_are_told(text: str, fault: str) -> None:
         ),
         Figure("host", "after", "throughput", None, 1.5),
         Figure("run", "search", "throughput", None, 1.5, limited_by=("a", "b")),
-        Figure("", "*", "throughput", None, 1.5, sample=3, kind="run"),
+        Figure("*", "*", "throughput", None, 1.5, sample=3, kind="run"),
         Figure("ldap://a.b", "*", "cpu", None, 0.5, kind="host", roles=("a", "b")),
         Figure(
             *("ldap://a.b", "*", "mdb_entries[cn=a.b (c),o=d]", "max", 7.0),

@@ -17,7 +17,7 @@ import pytest
 
 from ldapslam.base.fault import Fault
 from ldapslam.reports.comparing.sequential import Plan, looks
-from ldapslam.reports.figures import METRICS, Readings
+from ldapslam.reports.figures import METRICS, THROUGHPUT, Readings
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.gate import (
     ANSWERS,
@@ -73,7 +73,7 @@ def readings(
     for name, usual in _USUAL.items():
         value = change(name, usual * math.exp(rng.normal(0.0, spread)))
         needs = "1,000 requests (it has 7)" if value is None else ""
-        found[SEARCH, METRICS[name]] = figure(value, needs, 10_000)
+        found[METRICS[name].of(SEARCH)] = figure(value, needs, 10_000)
     return found
 
 
@@ -133,7 +133,7 @@ def test_a_figure_that_is_worse_by_more_than_its_tolerance_is_a_regression(
 ) -> None:
     answer = gate_of(change, tolerances=tolerances).answer()
     assert answer.answer == (REGRESSION if worse else NO_REGRESSION)
-    by_answer = {one.metric.name: one.answer for one in answer.figures}
+    by_answer = {one.name.short: one.answer for one in answer.figures}
     assert [name for name in by_answer if by_answer[name] == REGRESSION] == worse
     if not worse:
         assert set(by_answer.values()) == {NO_REGRESSION}
@@ -141,7 +141,7 @@ def test_a_figure_that_is_worse_by_more_than_its_tolerance_is_a_regression(
 
 
 def test_a_regression_is_told_with_its_size() -> None:
-    by_name = {one.metric.name: one for one in gate_of(slower).answer().figures}
+    by_name = {one.name.short: one for one in gate_of(slower).answer().figures}
     for name, expected in (("throughput", 1 / 1.1), ("p99", 1.1)):
         change = by_name[name].change
         assert change is not None
@@ -175,15 +175,15 @@ def gate_that(
     """Of 14 pairs, or new runs against ten, whose figures are so much larger in the new
     side, as logarithms, by the figure's name and number and a noise of +1 and -1."""
     old = {
-        (SEARCH, METRICS[name]): figure(value, sample=10_000)
+        METRICS[name].of(SEARCH): figure(value, sample=10_000)
         for name, value in _USUAL.items()
     }
     gate = Gate(DEFAULT_METRICS, Tolerances(), () if is_paired else [old] * 10)
     for number in range(1, 15):
         new = {}
-        for key, one in old.items():
-            change = math.exp(loss(key[1].name, number, (-1) ** number))
-            new[key] = replace(one, value=(one.value or 0.0) * change)
+        for name, one in old.items():
+            change = math.exp(loss(name.short, number, (-1) ** number))
+            new[name] = replace(one, value=(one.value or 0.0) * change)
         gate.add(new, old if is_paired else None)
         if number == 5:
             gate.plan_for(14)
@@ -194,7 +194,7 @@ def gate_that(
 @pytest.mark.parametrize("is_paired", [True, False])
 def test_a_figure_is_told_as_the_look_saw_it_that_decided(is_paired: bool) -> None:
     gate = gate_that(unsteady, is_paired=is_paired)
-    by_name = {one.metric.name: one for one in gate.answer().figures}
+    by_name = {one.name.short: one for one in gate.answer().figures}
     p99, throughput = by_name["p99"], by_name["throughput"]
     assert (p99.answer, p99.pairs, p99.last_pairs) == (NO_REGRESSION, 6, 14)
     assert p99.change is not None
@@ -228,7 +228,7 @@ def test_a_last_look_wholly_beyond_the_tolerance_takes_a_pass_back() -> None:
             return 0.6 + 0.28 * noise if number > 6 else 0.01 * noise
         return unsteady(name, number, noise)
 
-    found = {one.metric.name: one for one in gate_that(later_slow).answer().figures}
+    found = {one.name.short: one for one in gate_that(later_slow).answer().figures}
     p99 = found["p99"]
     assert p99.change is not None
     assert p99.change[1] > 1.05
@@ -278,7 +278,7 @@ def test_runs_without_an_error_say_only_as_much_as_their_requests(
 ) -> None:
     """60,000 requests on each side: a true share below 0.01 % is not known."""
     gate = gate_of(tolerances=[f"errors={tolerance}"], most=6, spread=0.001)
-    by_name = {one.metric.name: one.answer for one in gate.answer().figures}
+    by_name = {one.name.short: one.answer for one in gate.answer().figures}
     assert by_name.pop("errors") == answer
     assert set(by_name.values()) == {NO_REGRESSION}
 
@@ -341,10 +341,10 @@ def test_an_operation_that_appears_later_is_a_figure_that_is_missing() -> None:
     for number in range(1, 7):
         new = readings(rng, 0.001)
         if number == 6:
-            new["late.add", METRICS["throughput"]] = figure(1.0)
+            new[THROUGHPUT.of("late.add")] = figure(1.0)
         add_pair(gate, number, 6, new, readings(rng, 0.001))
     assert gate.answer().answer == CANNOT_TELL
-    assert [one.needs for one in gate.answer().figures if one.operation == "late.add"]
+    assert [one.needs for one in gate.answer().figures if one.name.title == "late.add"]
 
 
 def test_a_gate_without_figures_never_passes() -> None:
@@ -430,9 +430,9 @@ def test_six_runs_that_fail_against_none_are_a_regression_however_long_the_gate(
             gate.note(side, verdict, is_sound=True)
         sides = [
             {
-                (f"op-{place}", metric): one
+                name.of(f"op-{place}"): one
                 for place in range(operations)
-                for (_, metric), one in readings(rng, 0.02).items()
+                for name, one in readings(rng, 0.02).items()
             }
             for _ in (NEW, OLD)
         ]
@@ -445,7 +445,7 @@ def made_pair(number: int, *, is_sound: bool = True) -> list[Made]:
     return [
         Made(
             *(side, f"run-{number}-{side}", "PASS", (), is_sound),
-            readings={(SEARCH, METRICS["throughput"]): figure(per_s)},
+            readings={THROUGHPUT.of(SEARCH): figure(per_s)},
         )
         for side, per_s in ((NEW, 1000.0), (OLD, 2000.0))
     ]
@@ -523,11 +523,11 @@ def test_a_rehearsal_says_which_figures_would_show_a_change() -> None:
         for _ in (NEW, OLD):
             found = readings(rng, 0.5)
             steady = readings(rng, 0.001)
-            key = (SEARCH, METRICS["throughput"])
+            key = THROUGHPUT.of(SEARCH)
             pair.append({**found, key: steady[key]})
         add_pair(gate, number, 6, *pair)
     of_ten = {one.change: one for one in gate.rehearse([0.0, 0.1], gates=100)}[0.1]
-    by_name = {metric.name: share for (_, metric), share in of_ten.found_by.items()}
+    by_name = {name.short: share for name, share in of_ten.found_by.items()}
     assert by_name["throughput"] > 0.9
     assert by_name["p99"] < 0.1
     # of an open loop it does not fall
@@ -580,7 +580,7 @@ def test_a_change_that_no_number_holds_is_null_in_json() -> None:
     """`Infinity` is no JSON: jq and others refuse the whole document."""
     gate = Gate(("p50",), Tolerances())
     for times in ((1e-15, 1e15), (1e15, 1e-15)):
-        gate.add(*({(SEARCH, METRICS["p50"]): figure(t)} for t in times))
+        gate.add(*({METRICS["p50"].of(SEARCH): figure(t)} for t in times))
         gate.plan_for(2)
     gate.end()
     answer = GateAnswer("lookups", {"new": ""}, gate.answer(), (), "", 1, 3.0)
@@ -658,7 +658,7 @@ def test_names_of_a_job_are_data_in_every_output() -> None:
 
 def test_days_of_a_baseline_that_differ_make_its_intervals_wider() -> None:
     def one(value: float) -> Readings:
-        return {(SEARCH, METRICS["p50"]): figure(value, sample=10_000)}
+        return {METRICS["p50"].of(SEARCH): figure(value, sample=10_000)}
 
     old = [one(100.0 * factor) for factor in (0.9, 0.91, 1.0, 1.01, 1.1, 1.11)]
     days = [f"2026-11-0{1 + place // 2}" for place in range(6)]

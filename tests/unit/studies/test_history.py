@@ -75,7 +75,7 @@ def nights(
 def test_a_step_is_found_with_what_came_with_it() -> None:
     runs = nights()
     [found] = [one for one in series_of(runs[::-1]) if one.changes]
-    assert (found.operation, found.metric.name) == ("readers.search", "p99")
+    assert (found.name.title, found.name.short) == ("readers.search", "p99")
     [change] = found.changes
     assert change.run.run_id == "lookups-20"
     assert change.last.run_id == "lookups-19"

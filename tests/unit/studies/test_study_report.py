@@ -83,7 +83,7 @@ def test_runs_of_a_point_that_differ_are_told_of(other: float, is_told: bool) ->
         point(FOUR, run("PASS", 1), run("PASS", 2)),
     )
     cautions = study_document(Answer(STUDY, points, 0, 0)).cautions
-    assert [one.endswith("at clients=1: 100 to 130 /s.") for one in cautions] == [
+    assert [one.endswith("at clients=1: 100 to 130/s.") for one in cautions] == [
         True
     ] * is_told
 
