@@ -21,7 +21,6 @@ from ldapslam.jobs.fields.thresholds import (
     SET_UP_METRICS,
     SHARES,
     STATISTICS,
-    SUBJECTS,
     TIME_METRICS,
     FigureName,
     parse_name,
@@ -156,7 +155,12 @@ def figures_of_run(
     rates are over the whole measure phase."""
     whole_s = measure_s or 1.0
     at_work = {one.name: (one.window.measure_s or 0.0) / whole_s for one in streams}
-    for metric, of in SUBJECTS["run"].metrics.items():
+    elapsed = [one.value for one in figures if one.metric == "elapsed" and one.value]
+    agents = sum(one.metric == "intervals" and bool(one.value) for one in figures)
+    longest = max(elapsed, default=_us(measure_s))
+    yield Figure("*", "*", "elapsed", None, longest, kind="run")
+    yield Figure("*", "*", "agents", None, agents, kind="run")
+    for metric in ("throughput", "goodput", "errors", *COUNTS):
         every = matching(parse_name(metric), figures)
         parts = [(one, one.value) for one in every if one.value is not None]
         sample = sum(one.sample for one, _ in parts)
@@ -165,7 +169,7 @@ def figures_of_run(
             weight = {
                 "per_s": at_work[one.subject],
                 "share": one.sample / max(sample, 1),
-            }.get(of.unit, 1)
+            }.get(one.unit, 1)
             ends = (one.range or Range(value, value, value, value))[:4]
             rows.append([weight * each for each in (value, *ends)])
         limits = dict.fromkeys(text for one, _ in parts for text in one.limited_by)

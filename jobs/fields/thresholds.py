@@ -184,6 +184,8 @@ _OF_AGENTS = {
 _OF_RUN = {
     **{name: _OF_OPERATIONS[name] for name in ("throughput", "goodput", "errors")},
     **_COUNTS,
+    **_metrics("us", elapsed="of the longest stream with a count, or measure phase"),
+    **_metrics("count", agents="that reported intervals"),
 }
 #: What figures may be of. Monitors have other metrics, too: what they read.
 SUBJECTS = {
@@ -534,10 +536,9 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
     first, *more = rest.split(".")
     # a stream may have the name of a kind: an operation follows it then
     is_metric = first in (*METRICS, *STATISTICS) and not {*more[:1]} & METRICS.keys()
-    may_be_stream = {*more[-1:]} & {*METRICS, *STATISTICS} and not is_metric
-    if (subject is None and (may_be_stream or not metrics)) or (
-        has_any_names and not metrics
-    ):
+    last = {*more[-1:]} & {*METRICS, *STATISTICS}
+    may_be_stream = not metrics or (last and not is_metric)
+    if may_be_stream and (subject is None or (has_any_names and not metrics)):
         return _stream_name(text, has_any_names)
     if not metrics or kind == "stream":
         hint = did_you_mean(kind, [one for one in SUBJECTS if one != "stream"])

@@ -220,6 +220,8 @@ class OperationRange:
     # Percentiles: the share of requests above the limit.
 
     def percentile(self, threshold: Threshold, value: float | None) -> Judged:
+        """Judge the share above the limit: its effective sample, and which late sends
+        matter, depend on the limit, so that a percentile has no range without one."""
         counts = self._totals.measured
         p = PERCENTILES[threshold.statistic or ""]
         allowed = 1 - p / 100
