@@ -65,7 +65,7 @@ _PR_SET_TIMERSLACK = 29
 #: Folders without classes of users.
 _LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
 _CAUSES = {TlsHandshakeFailed: "tls_failed", BindRejected: "bind_failed"}
-_SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
+_SET_UP_COUNTERS = {"bind": "binds", "extended": "extended", "unbind": "unbinds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,6 @@ class ClientProcess:
             job.tear_down(self._client)
         except (Exception, SystemExit):
             traceback.print_exc()
-        if self._client._connection is not None:
-            # after the last interval, like the class's own requests
-            self._client.count_request("unbind")
         self._disconnect()
         self._send("ended")
 
@@ -196,7 +193,7 @@ class ClientProcess:
             client.uri,
             client.access,
             new=python_job.Connection,
-            note_request=lambda kind: self._recorder.count(_SET_UP_COUNTERS[kind]),
+            note_request=self._count_set_up,
             is_measured=True,
         )
         connection.timeout = client.request_timeout_s
@@ -207,13 +204,17 @@ class ClientProcess:
         self._sessions = 0
         client._connection, client._is_lost = connection, False
 
+    def _count_set_up(self, kind: str) -> None:
+        self._recorder.count(_SET_UP_COUNTERS[kind])
+        self._client.count_request(kind)
+
     def _disconnect(self) -> None:
         client = self._client
         connection, client._connection = client._connection, None
         if connection is None:
             return
         connection.client = None
-        self._recorder.count("unbinds")
+        self._count_set_up("unbind")
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
 

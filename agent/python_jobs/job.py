@@ -310,7 +310,7 @@ class Client:
         self._operations = operations
         self._recorder = recorder
         #: Shared with the host: CPU and run-queue time of programs, in ns; then for
-        #: each of uris the requests by kind, without those of set-up and close.
+        #: each of uris the requests by kind.
         self._counters = counters
         self._send_note = send_note
         self._notes_left = MAX_NOTES

@@ -290,7 +290,7 @@ _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 class FigureName:
     """The name of one figure, or of several: '*' stands for all."""
 
-    #: A stream, a role or a server's URI, a group of servers, an agent.
+    #: A stream, a role or a server's URI, an agent.
     subject: str
     #: An operation, or a kind of requests; '*' also where there are none.
     part: str

@@ -300,9 +300,11 @@ class _Collector:
         chosen = np.array(rows["server"]) == server
         within = chosen & reports.in_measure[rows["report"]]
         of_server.completed_in_measure += _sum(rows, within)["completed"]
+        whole = _sum(rows, chosen)
+        of_server.whole.update(whole)
         if not measured:
             return
-        of_server.measured.update(_sum(rows, chosen))
+        of_server.measured.update(whole)
         for metric in UNANSWERED_METRICS:
             packed = of_all.histograms.get((metric, self._plan.wanted_of(key)))
             if packed and (theirs := chosen[packed.rows]).any():
@@ -401,15 +403,16 @@ class _Collector:
         for name in dict.fromkeys(rows["stream"]):
             totals, is_theirs = self._streams[name], names == name
             theirs = np.flatnonzero(is_theirs)
-            for counter in (*CONNECTION_COUNTERS, *FAILURE_CAUSES, *LOSS_CAUSES):
-                if number := sum(rows[counter][theirs].tolist()):
-                    totals.counters[counter] += number
-            places = rows["report"][theirs]
-            measured = theirs[reports.in_measure[places]]
+            places, servers = rows["report"][theirs], rows["server"][theirs]
+            is_measured = reports.in_measure[places]
+            measured = theirs[is_measured]
             totals.unable_ns += sum(rows["unable_ns"][measured].tolist())
-            servers = rows["server"][measured]
             for server in dict.fromkeys(servers.tolist()):
-                chosen = measured[servers == server]
+                own = servers == server
+                for counter in (*CONNECTION_COUNTERS, *FAILURE_CAUSES, *LOSS_CAUSES):
+                    if number := sum(rows[counter][theirs[own]].tolist()):
+                        totals.servers[server][counter] += number
+                chosen = theirs[own & is_measured]
                 for index, responses in _responses(rows, chosen, reports):
                     others = totals.responses.get((server, index), responses)
                     totals.responses[server, index] = responses.with_others(others)

@@ -156,6 +156,7 @@ class ServerTotals(_Totals):
     """What one server of several was sent of an operation."""
 
     #: As in OperationTotals.
+    whole: Counter[str] = field(default_factory=Counter)
     measured: Counter[str] = field(default_factory=Counter)
     completed_in_measure: int = 0
     #: Name in UNANSWERED_METRICS -> durations of the measured requests with the wanted
@@ -215,7 +216,10 @@ class OperationTotals(_Totals):
 class StreamTotals(_Totals):
     """The connections of one stream, over all agents and phases."""
 
-    counters: Counter[str] = field(default_factory=Counter)
+    #: URI, empty where the stream has one server -> counters.
+    servers: defaultdict[str, Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
     #: Name in SET_UP_TIMES -> durations.
     set_up: defaultdict[str, Histogram] = field(
         default_factory=lambda: defaultdict(Histogram)
@@ -232,6 +236,11 @@ class StreamTotals(_Totals):
     #: Number of the measure phase's last interval with load of the stream, and the
     #: arrivals that waited at its end.
     waiting: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
+
+    @property
+    def counters(self) -> Counter[str]:
+        """The sums over the servers."""
+        return sum(self.servers.values(), Counter[str]())
 
 
 @dataclass(slots=True)

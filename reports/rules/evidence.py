@@ -399,7 +399,7 @@ class Evidence:
 
     @cached_property
     def sent_requests(self) -> SentRequests:
-        """What agents sent to each group of servers."""
+        """What agents sent to each server."""
         return sent_requests(self.run, self.collected)
 
     @cached_property

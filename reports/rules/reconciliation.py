@@ -3,20 +3,15 @@
 
 It covers all that a server's own monitor counts: the load of every phase, the binds and
 StartTLS of set-ups, unbinds, and the requests of pre-flight and clean-up. Agents count
-by role, so a role of several servers is one group, named by the role; a single server
-is named by its URI, whatever the number of roles that share it.
+by URI, as the job has it; what Python classes asked is in their control operations.
 
     server     = counted after the run - counted before it
-    difference = server - agents - control - replicated
+    difference = server - sent - control - replicated
 
 `control` is what the monitor asked between the two readings, `replicated` what
 suppliers sent. Above zero, a difference is other clients'. Below zero, requests are
 missing: a request without an answer may never have arrived, and a connection that
 broke may have taken its unbind along; what goes beyond that is unexplained.
-
-Servers count by kind and by themselves. So the servers of a role are reconciled
-together, and so are two groups that have a server in common. What one server of a group
-does not say is unknown of the group.
 
 Suppliers of 389-DS say how many changes they have sent to each replica, not of which
 kinds; a replica counts them by kind among all that it was asked. Where the surplus of
@@ -27,18 +22,18 @@ kind. Where it is not, the senders of its writes are not known.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from ldapslam.base.uri import DEFAULT_PORTS, canonical_host
 from ldapslam.jobs.fields.thresholds import PYTHON_KIND
 from ldapslam.jobs.run_plan import PlannedStream
-from ldapslam.reports.collect.totals import Collected, OperationTotals, unanswered
+from ldapslam.reports.collect.totals import Collected, StreamTotals, unanswered
 from ldapslam.results.facts import Observation
 from ldapslam.results.records import RunRecord
 
-#: Group -> kind of operation -> requests sent.
+#: URI -> kind of operation -> requests sent.
 SentRequests = Mapping[str, Mapping[str, int]]
 
 #: Counter of a stream's connections -> kind.
@@ -47,45 +42,38 @@ _SET_UP = {"binds": "bind", "extended": "extended", "unbinds": "unbind"}
 
 def sent_requests(run: RunRecord, collected: Collected) -> SentRequests:
     """Kinds in the order of their names; a kind never sent is left out."""
-    streams = run.plan.by_stream
-    groups = groups_of(streams)
-    sent: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for group, kind, totals in _sent_operations(streams, collected):
-        # what a Python class asked is in control_operations, by kind
-        if kind != PYTHON_KIND:
-            # an engine that does not count requests sends one for each operation
-            sent[group][kind] += totals.whole["requests"] or totals.whole["sent"]
-    for stream, of_stream in collected.streams.items():
-        if stream in streams:
-            for counter, kind in _SET_UP.items():
-                sent[groups[stream]][kind] += of_stream.counters[counter]
-    by_uri = {
-        uri: groups[name] for name, stream in streams.items() for uri in stream.uris
-    }
+    native = [one for one in run.plan.streams if one.engine == "native"]
+    sent = {uri: Counter[str]() for one in run.plan.streams for uri in one.uris}
+    for uri, kind, counts in _counts(native, collected):
+        # an engine that does not count requests sends one for each operation
+        sent[uri][kind] += counts["requests"] or counts["sent"]
+        for counter, of_set_up in _SET_UP.items():
+            sent[uri][of_set_up] += counts[counter]
     for uri, asked in run.manifest.control_operations.items():
-        sent[by_uri.get(uri, uri)].update(asked)
+        sent.setdefault(uri, Counter()).update(asked)
     return {
-        group: {kind: by_kind[kind] for kind in sorted(by_kind) if by_kind[kind]}
-        for group, by_kind in sent.items()
+        uri: {kind: by_kind[kind] for kind in sorted(by_kind) if by_kind[kind]}
+        for uri, by_kind in sent.items()
     }
 
 
-def _sent_operations(
-    streams: Mapping[str, PlannedStream], collected: Collected
-) -> Iterator[tuple[str, str, OperationTotals]]:
-    """Group, kind and totals of each planned operation."""
-    groups = groups_of(streams)
-    for (stream, name), totals in collected.operations.items():
-        if stream in streams:
-            yield groups[stream], streams[stream].operation(name).kind, totals
-
-
-def groups_of(streams: Mapping[str, PlannedStream]) -> dict[str, str]:
-    """Stream -> group."""
-    return {
-        name: uris[0] if len(uris := stream.uris) == 1 else stream.target
-        for name, stream in streams.items()
-    }
+def _counts(
+    streams: Iterable[PlannedStream], collected: Collected
+) -> Iterator[tuple[str, str, Counter[str]]]:
+    """Yield server, kind and counters of each operation; of each stream's connections,
+    without a kind. Those of a Python class may be of any of its servers."""
+    for stream in streams:
+        connections = collected.streams.get(stream.name, StreamTotals())
+        parts: list[tuple[str, Counter[str], Mapping[str, Counter[str]]]]
+        parts = [("", connections.counters, connections.servers)]
+        for (name, operation), totals in collected.operations.items():
+            if name == stream.name:
+                of = {uri: one.whole for uri, one in totals.servers.items()}
+                parts.append((stream.operation(operation).kind, totals.whole, of))
+        for kind, whole, servers in parts:
+            for uri in stream.uris:
+                is_of_all = stream.engine == "python" or len(stream.uris) == 1
+                yield uri, kind, whole if is_of_all else servers.get(uri, Counter())
 
 
 #: Of `kind` in an observation: neither slapd nor 389-DS.
@@ -94,9 +82,10 @@ _WITHOUT_COUNTS = "other"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One kind of request of one group."""
+    """One kind of request to one server, or to all of a role."""
 
-    agents: int
+    #: By agents.
+    sent: int
     control: int
     #: None: not known.
     server: int | None
@@ -104,6 +93,16 @@ class Line:
     unanswered: int
     #: Changes that a supplier sent as such requests.
     replicated: int = 0
+
+    def __add__(self, other: Line) -> Line:
+        is_known = self.server is not None and other.server is not None
+        return Line(
+            self.sent + other.sent,
+            self.control + other.control,
+            (self.server or 0) + (other.server or 0) if is_known else None,
+            self.unanswered + other.unanswered,
+            self.replicated + other.replicated,
+        )
 
     @property
     def counted(self) -> int | None:
@@ -114,14 +113,14 @@ class Line:
 
     @property
     def difference(self) -> int | None:
-        return None if self.counted is None else self.counted - self.agents
+        return None if self.counted is None else self.counted - self.sent
 
     @property
     def per_sent(self) -> float | None:
         """Requests of the run that the server counted, for each that agents sent."""
-        if self.counted is None or not self.agents:
+        if self.counted is None or not self.sent:
             return None
-        return self.counted / self.agents
+        return self.counted / self.sent
 
     @property
     def others(self) -> int:
@@ -136,33 +135,32 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The requests to one server, or to servers that cannot be distinguished."""
+    """The requests to one server."""
 
-    uris: tuple[str, ...]
     #: Kind -> line, in the order of kinds.
     lines: Mapping[str, Line]
-    #: Why its servers' counts are not known; empty when some are.
-    unknown: str
+    #: Why the server's counts are not known; empty when some are.
+    unknown: str = ""
+
+    def line(self, kind: str) -> Line:
+        none = None if self.unknown else 0
+        return self.lines.get(kind, Line(0, 0, none, 0))
 
 
 def reconcile(
     run: RunRecord, sent: SentRequests, collected: Collected
 ) -> dict[str, Reconciliation]:
-    """Group -> its requests, for all groups of a run that watched its servers; the
-    name of several that belong together is 'A + B'."""
+    """URI -> its requests, for all servers of a run that watched any."""
     observations = run.manifest.observations
     if not observations:
         return {}
-    servers = _servers(run, sent, observations)
     lost = _unanswered(run, collected)
     replicated = sent_to(observations)
-    groups = {
-        " + ".join(names): _reconciliation(uris, names, sent, observations, lost)
-        for names, uris in _components(servers)
-    }
     return {
-        name: _with_replicated(group, sum(replicated[uri] for uri in group.uris))
-        for name, group in groups.items()
+        uri: _reconciliation(
+            uri, sent.get(uri, {}), observations, lost[uri], replicated[uri]
+        )
+        for uri in dict.fromkeys((*sent, *observations))
     }
 
 
@@ -194,93 +192,35 @@ def restarted(run: RunRecord) -> list[str]:
     return [uri for uri, one in observations.items() if _has_restarted(one)]
 
 
-def _servers(
-    run: RunRecord, sent: SentRequests, observations: Mapping[str, Observation]
-) -> dict[str, tuple[str, ...]]:
-    """Group -> URIs; a watched server that was sent no load has its own."""
-    streams = run.plan.by_stream
-    servers = {group: streams[name].uris for name, group in groups_of(streams).items()}
-    known = {uri for uris in servers.values() for uri in uris}
-    others = [uri for uri in (*sent, *observations) if uri not in {*known, *servers}]
-    return servers | {uri: (uri,) for uri in others}
-
-
-def _components(
-    servers: Mapping[str, tuple[str, ...]],
-) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Groups that have a server in common, and all their servers."""
-    left = dict(servers)
-    while left:
-        name = next(iter(left))
-        names, uris = [name], dict.fromkeys(left.pop(name))
-        while more := [one for one in left if uris.keys() & set(left[one])]:
-            for one in more:
-                names.append(one)
-                uris.update(dict.fromkeys(left.pop(one)))
-        yield tuple(names), tuple(uris)
-
-
 def _reconciliation(
-    uris: Sequence[str],
-    names: Sequence[str],
-    sent: SentRequests,
+    uri: str,
+    sent: Mapping[str, int],
     observations: Mapping[str, Observation],
-    of_groups: Mapping[str, Counter[str]],
+    lost: Mapping[str, int],
+    replicated: int,
 ) -> Reconciliation:
-    """`of_groups`: group -> kind -> requests without a response."""
-    agents: Counter[str] = Counter()
-    lost: Counter[str] = Counter()
-    for name in names:
-        agents.update(sent.get(name, {}))
-        lost.update(of_groups.get(name, {}))
-    control: Counter[str] = Counter()
-    for uri in uris:
-        control.update(observations.get(uri, Observation()).control_operations)
-    unknown = _why_unknown(uris, observations)
-    rises = [] if unknown else [_rise(observations[uri]) for uri in uris]
-    counted = {
-        kind: None if None in values else sum(value or 0 for value in values)
-        for kind in sorted({kind for rise in rises for kind in rise})
-        if (values := [rise.get(kind) for rise in rises])
+    """`lost`: kind -> requests without a response."""
+    observation = observations.get(uri, Observation())
+    control, unknown = observation.control_operations, _why_unread(uri, observations)
+    if not unknown and _has_restarted(observation):
+        unknown = f"{uri} was restarted during the run"
+    counted = {} if unknown else _rise(observation)
+    lines = {
+        kind: Line(
+            sent.get(kind, 0),
+            control.get(kind, 0),
+            counted.get(kind),
+            # which request of a Python class was lost is not known
+            lost[kind] + lost[PYTHON_KIND],
+        )
+        for kind in sorted(
+            {*sent, *control, *(kind for kind in counted if counted[kind])}
+        )
     }
-    kinds = sorted({*agents, *control, *(kind for kind, n in counted.items() if n)})
-    return Reconciliation(
-        uris=tuple(uris),
-        lines={
-            kind: Line(
-                agents[kind],
-                control[kind],
-                counted.get(kind),
-                # which request of a Python class was lost is not known
-                lost[kind] + lost[PYTHON_KIND],
-            )
-            for kind in kinds
-        },
-        unknown=unknown,
-    )
-
-
-def _with_replicated(group: Reconciliation, sent: int) -> Reconciliation:
-    surplus = {
-        kind: line.difference for kind, line in group.lines.items() if kind in WRITES
-    }
-    replicated = explained(surplus, sent)
-    return replace(
-        group,
-        lines={
-            kind: replace(line, replicated=replicated.get(kind, 0))
-            for kind, line in group.lines.items()
-        },
-    )
-
-
-def _why_unknown(uris: Sequence[str], observations: Mapping[str, Observation]) -> str:
-    for uri in uris:
-        if reason := _why_unread(uri, observations):
-            return reason
-        if _has_restarted(observations[uri]):
-            return f"{uri} was restarted during the run"
-    return ""
+    surplus = {kind: line.difference for kind, line in lines.items() if kind in WRITES}
+    for kind, number in explained(surplus, replicated).items():
+        lines[kind] = replace(lines[kind], replicated=number)
+    return Reconciliation(lines, unknown)
 
 
 def _why_unread(uri: str, observations: Mapping[str, Observation]) -> str:
@@ -310,18 +250,12 @@ def _has_restarted(observation: Observation) -> bool:
 
 
 def _unanswered(run: RunRecord, collected: Collected) -> dict[str, Counter[str]]:
-    """Return group -> kind -> requests without a response."""
-    streams = run.plan.by_stream
-    groups = groups_of(streams)
+    """Return URI -> kind -> requests without a response."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for group, kind, totals in _sent_operations(streams, collected):
-        number = unanswered(totals.whole)
-        found[group][kind] += number
-        if kind != "unbind":
-            found[group]["unbind"] += number
-    for stream, of_stream in collected.streams.items():
-        if stream in streams:
-            found[groups[stream]]["unbind"] += of_stream.counters["disconnects"]
+    for uri, kind, counts in _counts(run.plan.streams, collected):
+        number = unanswered(counts)
+        found[uri][kind] += number
+        found[uri]["unbind"] += number * (kind != "unbind") + counts["disconnects"]
     return found
 
 

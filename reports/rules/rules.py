@@ -541,7 +541,7 @@ def _books(evidence: Evidence) -> Finding:
     again = restarted(evidence.run)  # the rule about that says it
     unknown = [one for one in unknown if not any(uri in one for uri in again)]
     wrong, others, lines = [], 0, 0
-    for group, counted in evidence.reconciliations.items():
+    for uri, counted in evidence.reconciliations.items():
         lacking, strange = [], []
         for kind, line in counted.lines.items():
             lines += line.server is not None
@@ -551,16 +551,16 @@ def _books(evidence: Evidence) -> Finding:
             elif most_others is not None and line.others > most_others:
                 strange.append(f"{line.others:,} {kind}")
         foreign = sum(line.others for line in counted.lines.values())
-        sent = sum(line.agents or 0 for line in counted.lines.values())
+        sent = sum(line.sent for line in counted.lines.values())
         if (
             most_others is None
             and foreign > validity.books_other_share * sent + _FEW_OTHERS
         ):
             strange.append(f"{foreign:,} requests")
         if lacking:
-            wrong.append(f"{group} lacks {' and '.join(lacking)}")
+            wrong.append(f"{uri} lacks {' and '.join(lacking)}")
         if strange:
-            wrong.append(f"{group} has {' and '.join(strange)} of others")
+            wrong.append(f"{uri} has {' and '.join(strange)} of others")
     problem = "it is not known what servers counted" if unknown and not wrong else ""
     wrong += unknown
     allowed = f"≤ {_percent(validity.books_other_share)}"

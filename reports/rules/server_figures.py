@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from ldapslam.base.uri import host_of
-from ldapslam.jobs.fields.thresholds import READING_STATISTICS
+from ldapslam.jobs.fields.thresholds import READING_STATISTICS, SUBJECTS
 from ldapslam.reports.collect.telemetry import (
     MetricSummary,
     MonitorSummary,
@@ -32,7 +32,7 @@ from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.figures import Figure
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import batches_of, rate_interval
-from ldapslam.reports.rules.reconciliation import groups_of
+from ldapslam.reports.rules.reconciliation import Line, Reconciliation
 from ldapslam.reports.uncertainty import BATCHES, Estimate, ratio_interval
 from ldapslam.results.facts import ReplicationFacts
 
@@ -227,38 +227,27 @@ def _unit_of(one: MetricSummary, statistic: str) -> str:
 
 
 def _requests(evidence: Evidence) -> Iterator[Figure]:
-    """Yield what agents sent and what servers counted, by group and kind."""
-    values: dict[tuple[str, str], dict[str, float | None]] = {
-        (group, kind): {
-            "sent": line.agents,
-            "counted": line.counted,
-            "control": line.control,
-            "replicated": line.replicated,
-            "per_sent": line.per_sent,
-        }
-        for group, requests in evidence.reconciliations.items()
-        for kind, line in requests.lines.items()
-    } or {
-        (group, kind): {"sent": number}
-        for group, kinds in evidence.sent_requests.items()
-        for kind, number in kinds.items()
+    """Yield what agents sent and what servers counted, by server and kind; of a role of
+    several servers, the sums."""
+    counted = evidence.reconciliations or {
+        uri: Reconciliation(
+            {kind: Line(sent, 0, None, 0) for kind, sent in by_kind.items()}
+        )
+        for uri, by_kind in evidence.sent_requests.items()
     }
-    for (group, kind), numbers in values.items():
-        for metric, value in numbers.items():
-            needs = "" if value is not None else "the servers' counts"
-            figure = Figure(group, kind, metric, None, value, needs=needs)
-            yield replace(figure, kind="server", roles=_roles_of(group, evidence))
-
-
-def _roles_of(group: str, evidence: Evidence) -> tuple[str, ...]:
-    """Return the roles of a group that is named by the URI of its server."""
-    groups = groups_of(evidence.streams)
-    roles = (
-        stream.target
-        for name, stream in evidence.streams.items()
-        if groups[name] in group.split(" + ") and stream.target != group
-    )
-    return tuple(dict.fromkeys(roles))
+    metrics = SUBJECTS["server"].metrics if evidence.reconciliations else ("sent",)
+    roles = {one.target: one.uris for one in evidence.streams.values()}
+    several = {role: uris for role, uris in roles.items() if len(uris) > 1}
+    for subject, uris in {**{uri: (uri,) for uri in counted}, **several}.items():
+        servers = [counted[uri] for uri in uris]
+        own = tuple(role for role, of_role in roles.items() if of_role == uris)
+        for kind in sorted({kind for one in servers for kind in one.lines}):
+            line = sum((one.line(kind) for one in servers), Line(0, 0, 0, 0))
+            for metric in metrics:
+                value = getattr(line, metric)
+                needs = "" if value is not None else "the servers' counts"
+                figure = Figure(subject, kind, metric, None, value, needs=needs)
+                yield replace(figure, kind="server", roles=own)
 
 
 def _convergence(checked: ReplicationFacts) -> Figure:

@@ -224,19 +224,18 @@ def _notes_of_replays(evidence: Evidence) -> Iterator[str]:
 
 
 def _notes_of_reconciliation(evidence: Evidence) -> Iterator[str]:
-    """Yield the groups of servers without a comparison of counts, and foreign
-    requests."""
-    for group, found in evidence.reconciliations.items():
+    """Yield the servers without a comparison of counts, and foreign requests."""
+    for uri, found in evidence.reconciliations.items():
         if found.unknown:
             yield (
-                f"the requests to {group} are not compared with what servers counted: "
+                f"the requests to {uri} are not compared with what it counted: "
                 f"{found.unknown}"
             )
         others = {kind: one.others for kind, one in found.lines.items() if one.others}
         if others:
             listed = ", ".join(f"{number:,} {kind}" for kind, number in others.items())
             yield (
-                f"{group} had requests that the run did not send: {listed}; other "
+                f"{uri} had requests that the run did not send: {listed}; other "
                 "clients' or replication's"
             )
 

@@ -233,11 +233,9 @@ def _sent_requests(summary: Summary) -> Table:
 
 def _reconciliations(summary: Summary) -> Table:
     """A row for each server and kind."""
-    groups = summary.reconciliations.items()
+    servers = summary.reconciliations.items()
     rows = [
-        (name, kind, line)
-        for name, group in groups
-        for kind, line in group.lines.items()
+        (uri, kind, line) for uri, one in servers for kind, line in one.lines.items()
     ]
     replicated: Field[tuple[str, str, Line]]
     replicated = number("replicated", lambda row: count(row[2].replicated))
@@ -247,7 +245,7 @@ def _reconciliations(summary: Summary) -> Table:
         rows,
         column("Server", lambda row: row[0]),
         column("Request", lambda row: row[1].replace("_", " ")),
-        number("agents", lambda row: count(row[2].agents)),
+        number("agents", lambda row: count(row[2].sent)),
         number("monitor", lambda row: count(row[2].control)),
         *[replicated] * any(line.replicated for _, _, line in rows),
         number(
@@ -264,7 +262,7 @@ def _reconciliations(summary: Summary) -> Table:
             "Difference: server less all that is known to have been sent to it. Above "
             "zero are requests of others; below zero, requests that it did not count. "
             "Per sent: requests that it counted for each that agents sent.",
-            *(f"{name}: {group.unknown}" for name, group in groups if group.unknown),
+            *(f"{uri}: {one.unknown}" for uri, one in servers if one.unknown),
         ),
     )
 

@@ -23,7 +23,7 @@ JOB = (
     VALIDITY
     + """\
 name: classes
-targets: {{directory: "{uri}"}}
+targets: {{directory: {servers}}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: {duration}, interval: 500ms, drain: 1s}}
 streams:
@@ -54,6 +54,7 @@ def write_job(
     duration: str = "1s",
     class_name: str = "Lookups",
     rest: str = "",
+    servers: str = "",
 ) -> Path:
     path = folder / "job.yaml"
     path.write_text(
@@ -64,6 +65,7 @@ def write_job(
             sends=sends or python_stream(lab, f"support.python_jobs:{class_name}"),
             duration=duration,
             rest=rest,
+            servers=servers or lab.supplier.uri,
         )
     )
     return path
@@ -109,10 +111,12 @@ def kinds(counts: dict[str, int]) -> dict[str, int]:
 def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
     lab: Lab, tmp_path: Path, load: str
 ) -> None:
-    job = write_job(tmp_path, lab, load=load, rest=NATIVE)
-    before = kinds(lab.monitor_counts(lab.supplier))
+    both = lab.supplier, lab.replicas[0]
+    servers = json.dumps([one.uri for one in both])
+    job = write_job(tmp_path, lab, load=load, rest=NATIVE, servers=servers)
+    before = {one.uri: kinds(lab.monitor_counts(one)) for one in both}
     done = run(job)
-    after = kinds(lab.monitor_counts(lab.supplier))
+    after = {one.uri: kinds(lab.monitor_counts(one)) for one in both}
     assert done.returncode == 0, done.stdout + done.stderr
     result = result_of(job)
     find, miss = (result["streams"]["lookups"][name] for name in ("find", "miss"))
@@ -127,10 +131,11 @@ def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
         for metric in ("service_time", "response_time")
     )
     assert 0 < service_us <= response_us
-    (books,) = requests_in(result).values()
-    assert {kind: after[kind] - before[kind] for kind in after} == {
-        kind: books[kind]["sent"] for kind in after
-    }
+    books = requests_in(result)
+    for uri, counted in after.items():
+        assert {kind: counted[kind] - before[uri][kind] for kind in counted} == {
+            kind: books[uri][kind]["sent"] for kind in counted
+        }
 
 
 def _long(*values: object) -> Any:

@@ -46,7 +46,7 @@ def with_streams(summary: Summary, streams: Sequence[StreamSummary]) -> Summary:
 def requests_in(
     result: Mapping[str, Any],
 ) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Group of servers -> kind -> metric -> number of requests."""
+    """Server or role -> kind -> metric -> number of requests."""
     groups: dict[str, dict[str, dict[str, float | None]]] = {}
     for one in figures_in(result):
         if one.kind == "server":

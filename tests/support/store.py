@@ -170,6 +170,17 @@ def changed(message: Changed, **values: Any) -> Changed:
     return copy
 
 
+def to_server(record: Interval, stream: str, uri: str) -> Interval:
+    """A copy in which all of a stream's rows are of one server."""
+    rows = {
+        name: tuple(
+            changed(one, server=uri) if one.stream == stream else one for one in of
+        )
+        for name, of in (("operations", record.operations), ("streams", record.streams))
+    }
+    return replace(record, **rows)
+
+
 def rule_of(summary: Summary, name: str) -> tuple[bool, str]:
     """Return whether the run follows the rule, and what was observed."""
     (rule,) = (one for one in summary.rules if one.name == name)

@@ -17,7 +17,7 @@ from ldapslam.reports.rules.reconciliation import unread
 from ldapslam.reports.sections.report_document import document
 from support.figures import requests_in
 from support.result_schema import valid_result
-from support.store import SMALL, Scenario, rule_of, run_record
+from support.store import SMALL, Scenario, rule_of, run_record, to_server
 from support.store import summary_of as summary_of_run
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
@@ -206,46 +206,34 @@ def test_a_server_without_counts_is_no_fault_unless_there_is_a_limit(
     assert summary_of({REPLICA: one}, counted=[REPLICA], **limits).verdict == verdict
 
 
-def test_the_servers_of_a_role_are_summed() -> None:
-    uris = ["ldap://a.example.com", "ldap://b.example.com"]
-    scenario = Scenario(streams={"readers": {"uris": uris}})
-    searches = summary_of({}, scenario).sent_requests["replica"]["search"]
-    both = {uris[0]: observed({"search": 10}), uris[1]: observed({"search": 20})}
-    summary = summary_of(both, scenario)
-    line = summary.reconciliations["replica"].lines["search"]
-    assert (line.agents, line.server) == (searches, 30)
-    # a server without load has an account of its own, and one of the role says nothing
-    watched = {uris[0]: observed({"search": 10})}
-    watched[SUPPLIER] = observed({"search": 4}, {"search": 4})
-    summary = summary_of(watched, scenario)
-    line = summary.reconciliations[SUPPLIER].lines["search"]
-    assert (line.agents, line.control, line.difference) == (0, 4, 0)
-    assert summary.reconciliations["replica"].lines["search"].server is None
-    assert (
-        summary.reconciliations["replica"].unknown
-        == f"no monitor read what {uris[1]} counts"
-    )
-
-
-def test_accounts_with_a_server_in_common_are_balanced_together() -> None:
+def test_each_server_of_a_role_is_compared_by_itself() -> None:
     uris = ["ldap://a.example.com", "ldap://b.example.com"]
     scenario = Scenario(
-        streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}}
+        # the roles have a server in common
+        streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}},
+        edit=lambda record: to_server(record, "readers", uris[record.index % 2]),
     )
-    books = summary_of({}, scenario).sent_requests
-    searches, modifies = books["replica"]["search"], books[uris[0]]["modify"]
-    summary = summary_of(
-        {
-            uris[0]: observed({"search": 10, "modify": modifies}),
-            uris[1]: observed({"search": searches - 10, "modify": 0}),
-        },
-        scenario,
-    )
-    (name,) = summary.reconciliations
-    assert name == f"replica + {uris[0]}"
-    lines = summary.reconciliations[name].lines
-    assert (lines["search"].difference, lines["modify"].difference) == (0, 0)
-    assert rule_of(summary, "books") == (True, "equal")
+    a, b = (summary_of({}, scenario).sent_requests[uri] for uri in uris)
+    known = observed({**a, "search": a["search"] + 9}, {"search": 4})
+    summary = summary_of({uris[0]: known, uris[1]: observed(dict(b))}, scenario)
+    assert rule_of(summary, "books") == (True, "equal, 5 of others")
+    requests = requests_in(valid_result(summary))
+    both = a["search"] + b["search"]
+    assert requests["replica"]["search"] == {
+        "sent": both,
+        "counted": both + 5,
+        "control": 4,
+        "replicated": 0,
+        "per_sent": pytest.approx((both + 5) / both),
+    }
+    # a server without load has lines of its own, and one of the role says nothing
+    idle = {SUPPLIER: observed({"search": 4}, {"search": 4})}
+    summary = summary_of({uris[0]: known, **idle}, scenario)
+    lines = {uri: one.lines["search"] for uri, one in summary.reconciliations.items()}
+    assert [lines[uri].difference for uri in (*uris, SUPPLIER)] == [5, None, 0]
+    assert requests_in(result_of(summary))["replica"]["search"]["counted"] is None
+    notes = [one for one in summary.notes if "no monitor read" in one]
+    assert [uris[1] in one for one in notes] == [True]
 
 
 def supplied(sent: int) -> Any:

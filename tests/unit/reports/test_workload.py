@@ -46,6 +46,7 @@ from support.store import (
     rule_of,
     run_record,
     summary_of,
+    to_server,
 )
 
 
@@ -398,32 +399,41 @@ def test_books_have_all_that_a_server_was_sent(summary: Summary) -> None:
         "search": totals["churn.slow"]["sent"] + 4,
         "unbind": connections["churn"]["unbinds"],
     }
-    # logins and tools share a server
+    # of tools, a Python class, only what its control operations have
     assert books["ldap://ds2.example.com"]["bind"] == (
-        totals["logins.login-bind"]["sent"] + 1520 + 24 + 2
+        totals["logins.login-bind"]["sent"] + 1520 + 2
     )
     assert (
         value_of(result_of(summary), "server(ldap://ds1.example.com).bind.sent") == 26
     )
 
 
-def test_the_servers_of_a_role_are_one_account() -> None:
-    """Books count requests, of which an operation may take several."""
+def test_each_server_of_a_role_has_requests_of_its_own() -> None:
+    """An operation may take several requests; the role has the sum."""
+    uris = ["ldap://a.example.com", "ldap://b.example.com"]
 
     def edit(record: Interval) -> Interval:
         operations = [changed(one, requests=3 * one.sent) for one in record.operations]
-        return replace(record, operations=tuple(operations))
+        several = replace(record, operations=tuple(operations))
+        return to_server(several, "readers", uris[record.index % 2])
 
-    uris = ["ldap://a.example.com", "ldap://b.example.com"]
     scenario = Scenario(
         streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}},
         run={"manifest": {"control_operations": {uris[1]: {"search": 2}}}},
         edit=edit,
     )
     summary = summary_of(scenario)
-    searches = operation_of(summary, "readers.search").totals["sent"]
-    assert summary.sent_requests["replica"] == {"search": 3 * searches + 2}
-    assert summary.sent_requests[uris[0]].keys() == {"modify"}
+    totals = operation_of(summary, "readers.search").totals
+    a, b = (summary.sent_requests[uri] for uri in uris)
+    assert a["search"] + b["search"] == 3 * totals["sent"] + 2
+    assert (a.keys(), b.keys()) == ({"modify", "search"}, {"search"})
+    result = result_of(summary)
+    for subject, sent in (
+        (uris[0], a["search"]),
+        (uris[1], b["search"]),
+        ("replica", a["search"] + b["search"]),
+    ):
+        assert value_of(result, f"server({subject}).search.sent") == sent > 0
 
 
 def test_the_report_of_a_workload_is_as_reviewed(
