@@ -113,6 +113,8 @@ class Figure(FigureName):
     read_unit: str = ""
     #: Roles of the server.
     roles: tuple[str, ...] = ()
+    #: The server of several that an outage is of.
+    server: str = ""
 
     @property
     def unit(self) -> str:
@@ -304,8 +306,10 @@ def _of_stream(stream: StreamSummary) -> Iterator[Figure]:
     elapsed = Figure(*place, "elapsed", None, _us(elapsed_s), needs=needs)
     yield replace(elapsed, sample=stream.planned.count or 0)
     values = outage.longest_s[0] * 1e6, outage.total_s[0] * 1e6, outage.share[0]
-    for statistic, value in zip(OUTAGE_STATISTICS, values, strict=True):
-        yield Figure(*place, "outage", statistic, value)
+    for statistic, value, (server, _) in zip(
+        OUTAGE_STATISTICS, values, outage.worst, strict=True
+    ):
+        yield Figure(*place, "outage", statistic, value, server=server)
     yield Figure(*place, "unsent", None, stream.unsent)
     yield Figure(*place, "loop_share", None, stream.loop_share)
 

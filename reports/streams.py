@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE, OUTAGE_STATISTICS
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.totals import AgentTotals
@@ -45,10 +45,17 @@ class Outage:
     share: tuple[float, float] = (0.0, 0.0)
     #: How long the generator stood still in one that is possible.
     stalled_s: float = 0.0
-    #: The longest that is certain, for people; empty without one.
-    text: str = ""
+    #: For each of OUTAGE_STATISTICS, the server that it is of, and the longest outage
+    #: there that is certain, for people; both may be empty.
+    worst: tuple[tuple[str, str], ...] = (("", ""),) * len(OUTAGE_STATISTICS)
     #: When each that is certain began, in s since T0, and what it was, for people.
     events: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The longest that are certain, for people; empty without one."""
+        texts = (f"{server} {text}".lstrip() for server, text in self.worst if text)
+        return "; ".join(dict.fromkeys(texts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,8 @@ def _judge(
         of = figure.title
         if figure.metric != threshold.metric:
             of += f" {figure.metric}"
+        if figure.server:
+            of += f" at {figure.server}"
         if threshold.is_of_stream and threshold.hold_ns:
             found[of] = _judge_hold(threshold, figure.place, evidence, blamed)
         elif threshold.per:

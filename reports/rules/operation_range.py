@@ -28,7 +28,13 @@ from ldapslam.base.causes import WITH_REQUESTS, causes_text
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.fields.remedies import BOUND_BEFORE, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
-from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, TIME_METRICS, Threshold
+from ldapslam.jobs.fields.thresholds import (
+    OUTAGE_STATISTICS,
+    PERCENTILES,
+    SHARES,
+    TIME_METRICS,
+    Threshold,
+)
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.totals import (
     BatchTotals,
@@ -147,17 +153,19 @@ def _outage(one: Figure, evidence: Evidence) -> Figure:
     outage, low = evidence.outage_of(one.subject), one.value or 0.0
     longest_s, total_s = evidence.unseen_s(one.subject)
     window_s = evidence.window_of(one.subject).measure_s or math.inf
-    high = {
-        "longest": (outage.longest_s[1] + longest_s) * 1e6,
-        "total": (outage.total_s[1] + total_s) * 1e6,
-        "share": outage.share[1] + total_s / window_s,
-    }[one.statistic or "total"]
+    place = OUTAGE_STATISTICS.index(one.statistic or "total")
+    high = (
+        (outage.longest_s[1] + longest_s) * 1e6,
+        (outage.total_s[1] + total_s) * 1e6,
+        outage.share[1] + total_s / window_s,
+    )[place]
+    text = outage.worst[place][1]
     if outage.stalled_s or longest_s:
         limit = "the generator stood still meanwhile, or intervals are missing"
-        found = Range(low, high, low, high, outage.text)
+        found = Range(low, high, low, high, text)
         return replace(one, range=found, limited_by=(limit,))
     tells = "no request was sent meanwhile; send requests more often"
-    return replace(one, range=Range(low, high, low, low, outage.text, "", tells))
+    return replace(one, range=Range(low, high, low, low, text, "", tells))
 
 
 def _unsent(

@@ -93,9 +93,9 @@ def _outage_of(evidence: Evidence, stream: str) -> Outage:
     stalled_s = max(one.stalled_s for one in outages)
     longest = max(outages, key=lambda one: one.longest_s)
     worst = max(outages, key=lambda one: one.total_s)
-    text = "; ".join(filter(None, dict.fromkeys((longest.text, worst.text))))
     events = tuple(event for one in outages for event in one.events)
-    return Outage(longest_s, total_s, share, stalled_s, text, events)
+    at = longest.worst[0], *worst.worst[1:]
+    return Outage(longest_s, total_s, share, stalled_s, at, events)
 
 
 def _outage_at(
@@ -136,14 +136,13 @@ def _outage_at(
         _total_s(evidence, {} if backs_off else down_s, certain),
         _total_s(evidence, down_s, possible),
     )
-    length = _words(max(outages))
-    text = f"{server} unavailable for {length} from about {at_s:+.3g} s".lstrip()
+    text = f"unavailable for {_words(max(outages))} from about {at_s:+.3g} s"
     return Outage(
         longest_s=(least_s, max(most for _, most, _ in outages)),
         total_s=total_s,
         share=(min(1.0, total_s[0] / window_s), min(1.0, total_s[1] / window_s)),
         stalled_s=max((one.stalled_s for one in silences), default=0.0),
-        text=text if least_s else "",
+        worst=((server * (total_s[1] > 0), text if least_s else ""),) * 3,
         events=tuple(_events(server, outages, evidence.plan.interval_s)),
     )
 

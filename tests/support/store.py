@@ -172,13 +172,15 @@ def changed(message: Changed, **values: Any) -> Changed:
 
 def to_server(record: Interval, stream: str, uri: str) -> Interval:
     """A copy in which all of a stream's rows are of one server."""
-    rows = {
-        name: tuple(
-            changed(one, server=uri) if one.stream == stream else one for one in of
-        )
-        for name, of in (("operations", record.operations), ("streams", record.streams))
-    }
-    return replace(record, **rows)
+
+    def moved(one: Changed) -> Changed:
+        return changed(one, server=uri) if vars(one)["stream"] == stream else one
+
+    return replace(
+        record,
+        operations=[moved(one) for one in record.operations],
+        streams=[moved(one) for one in record.streams],
+    )
 
 
 def rule_of(summary: Summary, name: str) -> tuple[bool, str]:

@@ -495,9 +495,9 @@ OPERATIONS = [
             stream=TWO,
         )
         for name, says, state in (
-            ("silent", "ldap://b unavailable for 3 s", waited(5_000, 8_000)),
+            ("silent", "at ldap://b (unavailable for 3 s", waited(5_000, 8_000)),
             (
-                *("down", "ldap://b unavailable for 2.95 s"),
+                *("down", "at ldap://b (unavailable for 2.95 s"),
                 {second: {"down_ns": 5 * NS_PER_S} for second in (5, 6, 7)},
             ),
         )
