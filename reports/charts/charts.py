@@ -878,8 +878,15 @@ def _strips(summary: Summary, members: Mapping[str, Series]) -> Figure:
             _ground(axes, summary, 2 * row + column, has_names=False)
             is_rate = key == rate[0]
             look: Any = {"scale": scale, "is_steps": is_rate}
+            # its gap is one of both lines
+            both = zip(getattr(series, key), getattr(usual, key), strict=True)
+            middle: Any = {key: [None if a is None else b for a, b in both]}
             curves = (
-                _curve(timeline, usual, key, "median of all", MUTED, **look, width=0.8),
+                _curve(
+                    *(timeline, Series(**middle), key, "median of all", MUTED),
+                    **look,
+                    width=0.8,
+                ),
                 _curve(timeline, series, key, name, SERIES[column], **look),
             )
             panel = TimePanel(

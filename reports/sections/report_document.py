@@ -91,9 +91,9 @@ def _roles_named(plan: RunPlan) -> Callable[[str], str]:
                 known.append(role)
     if len(roles) < 2:
         return lambda text: text
-    # the longest first: one may begin as another
+    # the longest first: one may begin as another; server(URI) is a figure's name
     every = "|".join(map(re.escape, sorted(roles, key=len, reverse=True)))
-    form = re.compile(rf"({every})(?![\w.:-])")
+    form = re.compile(rf"(?<!\w\()({every})(?![\w.:-])")
 
     def named(found: re.Match[str]) -> str:
         role = "/".join(roles[found[1]])

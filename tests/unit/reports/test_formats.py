@@ -498,7 +498,8 @@ def test_agents_and_servers_have_strips_where_there_are_several() -> None:
     assert not [name for name in names if name.endswith("strips")]
     one = Series(throughput_per_s=[5.0] * 11, p90_us=[700.0] * 11, p99_us=[None] * 11)
     timeline = deepcopy(summary.timeline)
-    timeline.servers = {"ldap://a": one, "ldap://b": one}
+    gap: Any = [None] * 4 + [700.0] * 7
+    timeline.servers = {"ldap://a": one, "ldap://b": replace(one, p90_us=gap)}
     several = replace(summary, timeline=timeline)
     content = document(several)
     [place] = (one for one in content.charts() if one.name == "server_strips")
@@ -511,6 +512,9 @@ def test_agents_and_servers_have_strips_where_there_are_several() -> None:
     labels = [[line["label"] for line in one["lines"]] for one in panels]
     assert labels[0] == labels[1] == ["median of all", "ldap://a"]
     assert labels[2] == labels[3] == ["median of all", "ldap://b"]
+    gaps = [[line["y"].count(None) for line in one["lines"]] for one in panels]
+    assert gaps[1] == [0, 0]
+    assert gaps[3][0] == gaps[3][1] > 0, "a gap has no line, the median's neither"
     first, second, third, _ = (one["box"] for one in panels)
     assert first[1] == second[1] < third[1]
     assert first[0] == third[0] < second[0]

@@ -28,7 +28,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.reports.typeset import NOTHING
 from ldapslam.results.facts import AgentFacts
 from ldapslam.results.store import Store
-from support.figures import value_in, value_of
+from support.figures import table_of, value_in, value_of
 from support.golden import Compare
 from support.intervals import NS_PER_S, Interval, drain_of
 from support.result_schema import valid_result
@@ -421,8 +421,11 @@ def test_each_server_of_a_role_has_requests_of_its_own() -> None:
         streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}},
         run={"manifest": {"control_operations": {uris[1]: {"search": 2}}}},
         edit=edit,
+        thresholds=(f"server({uris[1]}).search.sent > 100",),
     )
     summary = summary_of(scenario)
+    row = table_of(document(summary), "thresholds").rows[0]
+    assert row[0].text == scenario.thresholds[0], "as written, without the role"
     totals = operation_of(summary, "readers.search").totals
     a, b = (summary.sent_requests[uri] for uri in uris)
     assert a["search"] + b["search"] == 3 * totals["sent"] + 2
