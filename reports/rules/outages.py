@@ -223,8 +223,9 @@ def _silences(
     found, last_ns = [], 0
     for _, one in sorted(responses.items()):
         # agents that wait for nothing now may have had responses
-        after_ns, since_ns = max(one[1], last_ns), max(one[2], last_ns)
-        found.append((after_ns, since_ns, *one[3:5]))
+        after_ns = max(one[1], last_ns)
+        since_ns = max(one[2], after_ns)
+        found.append((after_ns or since_ns, since_ns, *one[3:5]))
         last_ns = max(last_ns, one.last_ns)
     last = max(responses)
     if waiting_ns := responses[last].waiting_since_ns:

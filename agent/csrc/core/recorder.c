@@ -230,7 +230,7 @@ earlier_known(uint64_t a_ns, uint64_t b_ns)
     return a_ns && b_ns ? slam_earlier_ns(a_ns, b_ns) : a_ns | b_ns;
 }
 
-/* What both waited for: nobody had a response. Who did not wait at all says nothing. */
+/* As if one had waited for both. Who did not wait at all says nothing. */
 static void
 merge_silence(struct slam_silence *to, const struct slam_silence *from)
 {
@@ -241,7 +241,7 @@ merge_silence(struct slam_silence *to, const struct slam_silence *from)
         return;
     }
     to->after_ns = slam_later_ns(to->after_ns, from->after_ns);
-    to->since_ns = slam_later_ns(to->since_ns, from->since_ns);
+    to->since_ns = slam_earlier_ns(to->since_ns, from->since_ns);
     to->through_ns = slam_earlier_ns(to->through_ns, from->through_ns);
     to->until_ns = slam_earlier_ns(to->until_ns, from->until_ns);
 }

@@ -152,7 +152,7 @@ bool slam_op_record_is_empty(const struct slam_op_record *op);
 
 /* A wait without any response; CLOCK_MONOTONIC. */
 struct slam_silence {
-    uint64_t after_ns;   /* the last response before it */
+    uint64_t after_ns;   /* the last response before it; 0: none */
     uint64_t since_ns;   /* the first request that waited */
     uint64_t through_ns; /* so long it is certain */
     uint64_t until_ns;   /* the next response; 0: there was no silence */

@@ -28,7 +28,7 @@ slam_wait_end(struct slam_wait *wait, struct slam_stream_record *stream,
               uint64_t until_ns)
 {
     struct slam_silence silence = {
-        .after_ns = wait->responded_ns ? wait->responded_ns : wait->since_ns,
+        .after_ns = wait->responded_ns,
         .since_ns = wait->since_ns,
         .through_ns = until_ns,
         .until_ns = until_ns,
