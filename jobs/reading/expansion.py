@@ -64,7 +64,7 @@ def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
     if isinstance(raised, Fault):
         return Finding(path, raised, at_key)
     fault = _fault(kind, value, context, detail["msg"])
-    if isinstance(value, int) and kind.startswith(("model", "dict")):
+    if path and isinstance(value, int) and kind.startswith(("model", "dict")):
         section, key = _section_at(path, root), path[-1]
         if section and isinstance(key, str) and field_of(section, "count"):
             fault.hint = f"write {key}: {{count: {value}}}"
