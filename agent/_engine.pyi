@@ -64,6 +64,8 @@ class SharedRecorder:
     def take(self, now_ns: int, /) -> int | None:
         """When the next arrival is or was due; None: there is none before the end, and
         after it none that waits."""
+    def wake(self, due_ns: int, now_ns: int, arrives: bool, /) -> bool:
+        """Drop what was due while who wakes stood still; False: also its arrival."""
     def begin(
         self,
         operation: int,

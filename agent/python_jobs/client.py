@@ -253,6 +253,8 @@ class ClientProcess:
             client._free_ns = max(client._slot_free_ns, due_ns)
             if due_ns > now_ns:
                 self._wait_until(due_ns)
+                if not self._recorder.wake(due_ns, time.monotonic_ns(), True):
+                    continue
             self._session(job, due_ns)
 
     def _wait_until(self, due_ns: int) -> None:

@@ -44,6 +44,8 @@ from ldapslam.proto.fields import PACKED, TABLES, WORKER_COUNTERS
 
 #: Time for a class's tear_down.
 _TEAR_DOWN_LIMIT_NS = 10_000_000_000
+#: How often it looks whether all processes stood still.
+_LOOK_NS = 250_000_000
 _WORKER_ROW = struct.Struct(f"<{len(TABLES['workers'])}q")
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
@@ -333,7 +335,11 @@ class Host:
         for boundary_ns in self._plan.boundaries_ns:
             boundary_ns += self._t0_ns
             while (left_ns := min(boundary_ns, self._end_ns) - time.monotonic_ns()) > 0:
+                left_ns = min(left_ns, _LOOK_NS)
+                due_ns = time.monotonic_ns() + left_ns
                 self._take_messages(left_ns)
+                for stream in self._streams:
+                    stream.recorder.wake(due_ns, time.monotonic_ns(), False)
             if self._lease.is_over:
                 self._stop(time.monotonic_ns())
             self._parent.send(("interval", self._close()))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ldapslam.agent._engine import Responder
@@ -209,3 +210,40 @@ def test_clients_that_have_no_cpu_say_so_themselves() -> None:
     ]
     # the default limit of `validity.run_queue_share`
     assert sum(share > 0.25 for share in waiting) / len(waiting) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("load", "delay_ms", "is_whole", "late"),
+    [
+        ("rate: 100/s, connections: 4", 0, False, 1),
+        ("rate: 100/s, connections: 4", 0, True, None),
+        ("rate: 100/s, connections: 1", 9, True, None),
+    ],
+    ids=["clients", "all", "all at work"],
+)
+def test_arrivals_of_a_time_that_the_clients_stood_still_are_dropped(
+    *, load: str, delay_ms: int, is_whole: bool, late: int | None
+) -> None:
+    server = start_responder(delays=[(1, delay_ms * MS)])
+    sent: list[int] = []
+
+    def stand_still() -> None:
+        time.sleep(1.5)
+        (host,) = psutil.Process().children()
+        stopped = [*([host] if is_whole else []), *host.children()]
+        for process in stopped:
+            process.suspend()
+        time.sleep(2)
+        sent.append(server.counts()["search"])
+        for process in stopped:
+            process.resume()
+        time.sleep(0.2)
+        sent.append(server.counts()["search"])
+
+    outcome = drive(server.uri, f"{{{load}}}", duration="5s", meanwhile=stand_still)
+    assert sent[1] - sent[0] < 60
+    assert 180 < outcome.counts["dropped"] < 220
+    assert outcome.counts["scheduled"] == 500
+    assert outcome.counts["sent"] + outcome.counts["dropped"] == 500
+    # which tells that the generator was late
+    assert late in (None, outcome.histogram("send_lag").beyond(S, or_at=True))

@@ -156,6 +156,30 @@ def test_arrivals_beyond_the_backlog_are_dropped_and_counted() -> None:
     assert interval.stream["backlog"] == 1
 
 
+def test_what_came_due_while_the_clients_stood_still_is_dropped() -> None:
+    recorder = arrivals(10 * S, max_backlog=1000)
+    assert [take(recorder, 0) for _ in range(3)] == [0, S // 100, S // 50]
+
+    def wakes(due_ns: int, now_ns: int, *, arrives: bool = True) -> bool:
+        return recorder.wake(T0 + due_ns, T0 + now_ns, arrives)
+
+    assert wakes(0, S)
+    assert dropped(recorder) == 0
+    assert wakes(S // 100, 3 * S // 2)
+    # due from 30 ms to 1.5 s, then what another client had taken
+    assert dropped(recorder) == 148
+    assert not wakes(S // 50, 3 * S // 2)
+    assert dropped(recorder) == 1
+    wakes(0, 3 * S // 2, arrives=False)
+    assert take(recorder, 3 * S // 2) == 151 * S // 100
+    assert wakes(151 * S // 100, 151 * S // 100)
+    assert dropped(recorder) == 0
+    # all clients were at work, and their host tells; the backlog of before stays
+    wakes(2 * S, 4 * S, arrives=False)
+    assert dropped(recorder) == 201
+    assert closed(recorder).stream["backlog"] == 48
+
+
 def test_a_backlog_that_no_memory_holds_is_refused() -> None:
     with pytest.raises(ValueError, match="max_backlog"):
         arrivals(S, max_backlog=1 << 61)

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/wait.h"
 #include "load/engine.h"
+#include "load/model.h"
 #include "load/pacer.h"
 #include "python/objects.h"
 #include "python/settings.h"
@@ -71,6 +72,7 @@ struct shared {
     uint64_t *backlog;
     uint64_t backlog_head;
     uint64_t backlog_len;
+    uint64_t resumed_ns; /* when it was seen last that the clients had stood still */
     struct slam_wait wait;
     uint32_t asked; /* requests under way that are not observed */
     struct request *requests;
@@ -289,21 +291,17 @@ drop(struct shared *s, uint64_t intended_ns)
     op->dropped++;
 }
 
-static uint64_t
-first_of_backlog(struct shared *s)
-{
-    uint64_t due_ns = s->backlog[s->backlog_head];
-
-    s->backlog_head = (s->backlog_head + 1) % s->backlog_cap;
-    s->backlog_len--;
-    return due_ns;
-}
-
+/* Drops what waits and was due since then. */
 static void
-drop_backlog(struct shared *s)
+drop_since(struct shared *s, uint64_t since_ns)
 {
-    while (s->backlog_len > 0)
-        drop(s, first_of_backlog(s));
+    for (; s->backlog_len > 0; s->backlog_len--) {
+        size_t last = (s->backlog_head + s->backlog_len - 1) % s->backlog_cap;
+
+        if (s->backlog[last] < since_ns)
+            return;
+        drop(s, s->backlog[last]);
+    }
 }
 
 /* After the end what waits is taken for as long as the engine's flows send it. */
@@ -318,7 +316,33 @@ admit(struct shared *s, uint64_t now_ns)
         else
             s->backlog[(s->backlog_head + s->backlog_len++) % s->backlog_cap] = due_ns;
     if (now_ns >= s->end_ns && (s->stopped || now_ns - s->end_ns >= s->grace_ns))
-        drop_backlog(s);
+        drop_since(s, 0);
+}
+
+/* For a process that was to wake at due_ns, a client for its arrival. The first that
+ * has stood still as an open loop may (load/model.h) drops what else was due meanwhile,
+ * and begins its own: its send lag tells. Other clients' arrivals are dropped. */
+static PyObject *
+recorder_wake(PyObject *self, PyObject *args)
+{
+    unsigned long long due_ns, now_ns;
+    int arrives;
+    struct shared *s = parsed(self, args, "KKp", &due_ns, &now_ns, &arrives);
+    bool known;
+
+    if (!s)
+        return NULL;
+    hold(s);
+    known = due_ns < s->resumed_ns;
+    if (known && arrives)
+        drop(s, due_ns);
+    if (!known && slam_since_ns(now_ns, due_ns) > SLAM_STOOD_STILL_NS) {
+        admit(s, now_ns);
+        drop_since(s, due_ns);
+        s->resumed_ns = now_ns;
+    }
+    release(s);
+    return PyBool_FromLong(!known);
 }
 
 static PyObject *
@@ -333,10 +357,13 @@ recorder_take(PyObject *self, PyObject *args)
         return NULL;
     hold(s);
     admit(s, now_ns);
-    if (s->backlog_len > 0)
-        due_ns = first_of_backlog(s);
-    else
+    if (s->backlog_len > 0) {
+        due_ns = s->backlog[s->backlog_head];
+        s->backlog_head = (s->backlog_head + 1) % s->backlog_cap;
+        s->backlog_len--;
+    } else {
         found = next_arrival(s, UINT64_MAX, &due_ns);
+    }
     release(s);
     return found ? PyLong_FromUnsignedLongLong(due_ns) : Py_NewRef(Py_None);
 }
@@ -598,7 +625,7 @@ static void
 give_all_up(struct shared *s, uint64_t now_ns)
 {
     s->next_ns = SLAM_PACER_NONE;
-    drop_backlog(s);
+    drop_since(s, 0);
     for (uint32_t i = 0; i < s->request_count; i++)
         if (s->requests[i].generation & 1)
             finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);
@@ -659,6 +686,7 @@ static PyMethodDef recorder_methods[] = {
     {"set_span", recorder_set_span, METH_VARARGS, NULL},
     {"end_ns", recorder_end_ns, METH_VARARGS, NULL},
     {"take", recorder_take, METH_VARARGS, NULL},
+    {"wake", recorder_wake, METH_VARARGS, NULL},
     {"begin", recorder_begin, METH_VARARGS, NULL},
     {"update", recorder_update, METH_VARARGS, NULL},
     {"end", recorder_end, METH_VARARGS, NULL},
