@@ -35,11 +35,11 @@ from ldapslam.jobs.fields.sections import (
     KEY,
     Count,
     Duration,
+    FileName,
     Flag,
     Found,
     Interval,
     Kind,
-    LocalFile,
     Name,
     Place,
     PositiveDuration,
@@ -330,7 +330,7 @@ class Population(Section):
     """What the servers hold, by a record of it: entries that the record names are read
     before the run, which is refused where they are missing or others."""
 
-    file: LocalFile = Field(examples=["people.population"])
+    file: FileName = Field(examples=["people.population"])
     """the record, as `ldapslam data verify --save` writes it"""
     targets: list[Name] | None = Field(
         default=None, min_length=1, examples=["[replica]"]

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ldapslam.base.files import errors_of
+from ldapslam.jobs.fields.context import LAB_FOLDER
 from ldapslam.lab import pid_files
-from ldapslam.lab.server import FOLDER_PREFIX
 
 #: Limit of a program's open files, and so of a server's connections.
 OPEN_FILES = 8_192
@@ -38,7 +38,7 @@ class LabFolder:
         else on those of this process. ConfigError."""
         base = base or Path(tempfile.gettempdir())
         with errors_of(base):
-            self.path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=base))
+            self.path = Path(tempfile.mkdtemp(prefix=LAB_FOLDER, dir=base))
         self._cpus = cpus
         self._programs: dict[str, subprocess.Popen[bytes]] = {}
         words = [pid_files.__file__, str(os.getpid()), str(self.path)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ldapslam.base.errors import ConfigError, TargetError
+from ldapslam.jobs.fields.context import LAB_FOLDER
 
 
 class LabError(TargetError):
@@ -27,10 +28,8 @@ Role = Literal["supplier", "hub", "replica"]
 # sun_path of a Unix socket holds 108 bytes, the last of them NUL.
 _SOCKET_PATH_MAX = 107
 SOCKET_NAME = "ldapi"
-#: How the name of a lab's own folder begins.
-FOLDER_PREFIX = "ldapslam-lab-"
 # As long as what tempfile.mkdtemp adds to it.
-_LAB_FOLDER = f"{FOLDER_PREFIX}xxxxxxxx"
+_LAB_FOLDER = f"{LAB_FOLDER}xxxxxxxx"
 
 
 @dataclass(eq=False)

@@ -26,6 +26,7 @@ from ldapslam.base.fault import did_you_mean
 from ldapslam.base.files import host_state_folder, locked, read_json, write_whole
 from ldapslam.directory.counts import ServerKind
 from ldapslam.directory.replication_state import State, latest, state
+from ldapslam.jobs.fields.context import LAB_FOLDER
 from ldapslam.lab.access import Access
 from ldapslam.lab.lab import Lab, in_sync
 from ldapslam.lab.pid_files import (
@@ -34,7 +35,7 @@ from ldapslam.lab.pid_files import (
     remove_lab,
     running_pid,
 )
-from ldapslam.lab.server import FOLDER_PREFIX, LabError, Server
+from ldapslam.lab.server import LabError, Server
 
 #: A lab as JSON: what `lab up --json` prints. Without `servers`, the lab is not up:
 #: `process` is the pid of its `lab up`, or None when that was killed.
@@ -209,7 +210,7 @@ def _is_own_lab(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return is_own and folder.name.startswith(FOLDER_PREFIX)
+    return is_own and folder.name.startswith(LAB_FOLDER)
 
 
 def _read(name: str, folder: Path) -> Description:

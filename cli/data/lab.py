@@ -103,7 +103,7 @@ def up_command(
     from ldapslam.lab.standing import bring_up
 
     if job is not None:  # faults before anything is started
-        lab_job_path(job, load_job(job).name, name)
+        lab_job_path(job, load_job(job, command=[job.read_text()]).name, name)
     if given["ldif"] is not None and entries is not None:
         raise ConfigError(
             "--entries and --ldif exclude each other",
@@ -228,7 +228,9 @@ def write_job(path: Path, description: Description) -> Path:
     from ldapslam.jobs.fields.connection import Tls
     from ldapslam.jobs.load import load_job, variables_of, written_in
 
-    job, snippet = load_job(path), job_snippet(description)
+    # its files are not used here
+    job = load_job(path, command=[path.read_text()])
+    snippet = job_snippet(description)
     servers = snippet["targets"]
     replicas = [uri for role, uri in servers.items() if role.startswith("replica")]
     content: dict[str, Any] = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -21,9 +20,10 @@ from ldapslam.base.secrets import SecretRef
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.fields.sections import (
     CountOrDurationField,
+    FileName,
     Flag,
+    HostFile,
     Kind,
-    LocalFile,
     PositiveDuration,
     RateField,
     Section,
@@ -176,15 +176,6 @@ def check_properties(mechanism: str, authcid: Any, password: Any, realm: Any) ->
         )
 
 
-def absolute(path: str) -> str:
-    if not Path(path).is_absolute():
-        raise expected("an absolute path", path, "each agent reads it on its own host")
-    return path
-
-
-HostFile = Annotated[Text, AfterValidator(absolute), Kind("path")]
-
-
 class Tls(Section):
     """TLS to the targets. It is always on for ldaps:// URIs."""
 
@@ -195,7 +186,7 @@ class Tls(Section):
 
     start_tls: Flag = False
     """StartTLS on ldap:// connections, before the bind"""
-    ca_file: LocalFile | None = None
+    ca_file: FileName | None = None
     """PEM file of the trusted authorities, relative to the job file; sent to the
     agents. Without it, the system's"""
     verify: Flag = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from pydantic import ValidationInfo
 from ldapslam.base.fault import Fault, expected, got
 from ldapslam.jobs.requests.scope import Scope
 
+#: How the name of a lab's own folder begins, which any job may use.
+LAB_FOLDER = "ldapslam-lab-"
 #: Longest file that is read whole: templates and tables, not feeds of values.
 MAX_BYTES = 16 << 20
 
@@ -53,19 +55,24 @@ class Reading:
         finally:
             self.scope = outer
 
-    def need(self, name: str, is_sent: bool = True) -> None:
-        """Note a file that the job names; a Fault when it is missing or empty, or when
-        the directory is sent what is in it though it lies outside of the job's folder:
-        a job of somebody else must not send the user's files."""
+    def need_on_host(self, path: str) -> str:
+        """Check a file that each agent has on its own host; return its path."""
+        if not os.path.isabs(path):
+            hint = "each agent reads it on its own host"
+            raise expected("an absolute path", path, hint)
+        return self._check_place(path)
+
+    def need(self, name: str) -> str:
+        """Check and note a file that agents are sent; return its name."""
+        self.note(self._check_place(name))
+        return name
+
+    def note(self, name: str) -> None:
+        """Note a file that agents are sent; a Fault when it is missing or empty."""
         place = self._find(name)
         self.named[name] = place if isinstance(place, Path) else None
         if not isinstance(place, Path):
             return
-        if is_sent and not self._may_send(name, place):
-            raise Fault(
-                f"expected a file in the folder of the job, got {got(name)}",
-                "copy it there, or name it in the command: --set, or --var with `vars`",
-            )
         if not place.is_file():
             hint = f"paths are relative to the job file: {str(place)!r}"
             raise Fault(f"expected a file, got {got(name)}", hint)
@@ -98,22 +105,24 @@ class Reading:
                 "save the file as UTF-8",
             ) from None
 
-    def _may_send(self, name: str, place: Path) -> bool:
-        """Whether a file lies in the folder of the job, or the command names it; one
-        that a link of the folder leads to is not named so."""
-        if self.base is None:
-            return True
-        with suppress(ValueError):  # a NUL in the name
-            if Path(os.path.realpath(place)).is_relative_to(
-                os.path.realpath(self.base)
-            ):
-                return True
-        if Path(os.path.normpath(place)).is_relative_to(
-            os.path.normpath(self.base.absolute())
-        ):
-            return False
+    def _check_place(self, name: str) -> str:
+        """Return the name. Raise a Fault for a file of this host that lies neither in
+        the job's folder nor in a lab's, and is not named by the command, or only by a
+        link of the folder: a job of somebody else must not use the user's files."""
+        if self.base is None or not os.path.isfile(place := self.base / name):
+            return name
+        real, base = Path(os.path.realpath(place)), os.path.abspath(self.base)
+        is_in_lab = any(one.name.startswith(LAB_FOLDER) for one in real.parents)
+        if is_in_lab or real.is_relative_to(os.path.realpath(base)):
+            return name
+        is_link = Path(os.path.abspath(place)).is_relative_to(base)
         whole = rf"(?<![^=:,\[{{\s\"']){re.escape(name)}(?![^\]}},\s\"'])"
-        return any(re.search(whole, text) for text in self.command)
+        if not is_link and any(re.search(whole, text) for text in self.command):
+            return name
+        raise Fault(
+            f"expected a file in the folder of the job, got {got(name)}",
+            "copy it there, or name it in the command: --set, or --var with `vars`",
+        )
 
     def _find(self, name: str) -> Path | bytes | None:
         if name in self.places:

@@ -13,10 +13,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from ldapslam.base.fault import Fault, one_of
-from ldapslam.jobs.fields.connection import Bind, HostFile
+from ldapslam.jobs.fields.connection import Bind
 from ldapslam.jobs.fields.sections import (
     Count,
     Flag,
+    HostFile,
     Interval,
     Kind,
     Name,

@@ -352,18 +352,18 @@ Text = Annotated[str, BeforeValidator(_text), Kind("text")]
 UNION_TAG = "[tag:"
 
 
-def _is_there(name: str, info: ValidationInfo, is_sent: bool = True) -> str:
-    Reading.of(info).need(name, is_sent)
-    return name
-
-
-_FilePath = Annotated[Text, StringConstraints(min_length=1)]
 #: A file that the job needs, by its path relative to the job file; agents are sent it.
-FileName = Annotated[_FilePath, AfterValidator(_is_there), Kind("file")]
-#: One that may lie anywhere: no request has its text, as with a certificate, or it is a
-#: log of requests.
-LocalFile = Annotated[
-    _FilePath, AfterValidator(functools.partial(_is_there, is_sent=False)), Kind("file")
+FileName = Annotated[
+    Text,
+    StringConstraints(min_length=1),
+    AfterValidator(lambda path, info: Reading.of(info).need(path)),
+    Kind("file"),
+]
+#: One that each agent has on its own host.
+HostFile = Annotated[
+    Text,
+    AfterValidator(lambda path, info: Reading.of(info).need_on_host(path)),
+    Kind("path"),
 ]
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 #: Names of streams, operations and roles: thresholds and options refer to them.

@@ -54,9 +54,9 @@ from ldapslam.jobs.fields.sections import (
     CountOrDuration,
     CountOrDurationField,
     Duration,
+    FileName,
     Found,
     Kind,
-    LocalFile,
     PositiveDuration,
     RateField,
     Section,
@@ -219,7 +219,7 @@ class RateFile(Section):
     """Rates from a file: CSV of time and rate, with a header or without. The last rate
     holds."""
 
-    file: LocalFile = Field(examples=["rates.csv"])
+    file: FileName = Field(examples=["rates.csv"])
     """its path, relative to the job file"""
     shape: Literal["step", "ramp"] = "step"
     """step: each rate holds until the next; ramp: straight lines between the rates"""

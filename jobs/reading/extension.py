@@ -59,7 +59,7 @@ def _other(name: Any, reading: Reading, files: list[str]) -> Tree:
             else f"more than {_MOST} files extend one another",
             "take one of them away",
         )
-    reading.need(name, is_sent=False)
+    reading.note(name)
     text = reading.text_of(name)
     other = read_tree(text if text is not None else "{}", name)
     if not isinstance(other.data, dict) and not other.findings:

@@ -18,9 +18,9 @@ from ldapslam.jobs.fields.connection import MAX_CONNECTIONS
 from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
+    FileName,
     Flag,
     Kind,
-    LocalFile,
     Section,
     Text,
 )
@@ -90,7 +90,7 @@ class Trace(Section):
     time counts from when it was due. Anonymous binds are handled as simple binds are.
     `ldapslam new --log --trace` writes such a load."""
 
-    logs: list[LocalFile] = Field(
+    logs: list[FileName] = Field(
         min_length=1, examples=["[access.log, access.log.1.gz]"]
     )
     """files of OpenLDAP (loglevel stats) or 389 Directory Server, in any order, also

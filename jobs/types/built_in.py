@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, got
 from ldapslam.base.units import Rate
-from ldapslam.jobs.fields.connection import HostFile, absolute
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.result_codes import NAMES, ResultCode
 from ldapslam.jobs.fields.sections import (
@@ -21,6 +20,7 @@ from ldapslam.jobs.fields.sections import (
     FileName,
     Flag,
     Found,
+    HostFile,
     Kind,
     Name,
     PositiveDuration,
@@ -320,7 +320,7 @@ class BulkLoadOptions(Section):
             self._template_text = reading.text_of(self.template_file)
 
     @checked
-    def _check_together(self) -> None:
+    def _check_together(self, reading: Reading) -> None:
         if self.ldif is not None:
             others = {"template", "template_file", "entries"} & self.model_fields_set
             if others:
@@ -333,7 +333,7 @@ class BulkLoadOptions(Section):
         for name, given in self.settings.items():
             if name.strip().lower() in PATH_SETTINGS:
                 for path in one_or_more(given):
-                    absolute(path)
+                    reading.need_on_host(path)
         if self.quick is not None and (self.server, self.method) != (
             "slapd",
             "offline",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import statistics
 from collections import Counter
 from collections.abc import Iterator
@@ -109,8 +110,10 @@ def result_of(*arguments: Any, cwd: Path) -> dict[str, Any]:
 def trace_job(log: Path, uri: str, folder: Path, *options: Any) -> str:
     """Write the job that sends the log's requests again; the name of its file."""
     name = "trace.yaml"
+    shutil.copy(log, folder / "traced.log")
     check_ldapslam(
-        *("new", "--log", "--trace", log, uri, "-o", name, *options), cwd=folder
+        *("new", "--log", "--trace", "traced.log", uri, "-o", name, *options),
+        cwd=folder,
     )
     return name
 

@@ -6,16 +6,20 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from ldapslam.base.errors import JobErrors
 from ldapslam.base.units import NS_PER_S, Rate
+from ldapslam.jobs.fields.context import LAB_FOLDER, Reading
+from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
@@ -523,6 +527,71 @@ def test_a_job_sends_no_file_from_outside_of_its_folder_but_as_the_user_says(
         return
     with pytest.raises(JobErrors, match="expected a file"):
         load_job(path, overrides)
+
+
+#: Names of keys that are paths, and of what contains such a name but is none.
+PATHS = re.compile("file|log|path|ldif|binary")
+NO_PATHS = {"max_backlog", "class_path"}
+
+
+def _sections(section: type[Section]) -> Iterator[type[Section]]:
+    for one in section.__subclasses__():
+        if one.__module__.startswith("ldapslam.jobs."):
+            yield one
+        yield from _sections(one)
+
+
+def _keys_of_files() -> Iterator[tuple[str, TypeAdapter[Any]]]:
+    for section in dict.fromkeys(_sections(Section)):
+        for name, info in section.model_fields.items():
+            text = repr((info.annotation, info.metadata))
+            is_file = "Kind(name='file'" in text or "Kind(name='path'" in text
+            if is_file or (PATHS.search(name) and name not in NO_PATHS):
+                kind: Any = getitem(Annotated, (info.annotation, *info.metadata, name))
+                yield f"{section.__name__}.{name}", TypeAdapter(kind)
+
+
+KEYS_OF_FILES = dict(_keys_of_files())
+
+
+@pytest.mark.parametrize("key", KEYS_OF_FILES)
+def test_every_file_of_a_job_lies_in_its_folder_or_a_lab_or_the_command_names_it(
+    key: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "jobs"
+    lab = tmp_path / f"{LAB_FOLDER}a" / "server"
+    for path in (folder, lab):
+        path.mkdir(parents=True)
+        (path / "own").write_text("0,1\n")
+    (tmp_path / "other").write_text("0,1\n")
+    (folder / "link").symlink_to(tmp_path / "other")
+
+    def is_taken(place: Path, *command: str) -> bool:
+        reading = Reading(base=folder, command=command)
+        value = [str(place)] if key == "Trace.logs" else str(place)
+        try:
+            KEYS_OF_FILES[key].validate_python(value, context=reading)
+        except ValidationError as error:
+            return "in the folder of the job" not in str(error)
+        return True
+
+    other = tmp_path / "other"
+    assert is_taken(folder / "own")
+    assert is_taken(lab / "own")
+    assert is_taken(other, f"a.b={other}")
+    assert is_taken(other, f"bind={{dn: 'cn=a', password: {{file: {other}}}}}")
+    assert not is_taken(other)
+    assert not is_taken(other, f"a.b={other}2")
+    assert not is_taken(folder / ".." / "other")
+    assert not is_taken(lab / ".." / ".." / "other")
+    assert not is_taken(folder / "link")
+
+
+def test_a_file_that_another_host_alone_has_may_lie_anywhere(tmp_path: Path) -> None:
+    password = f"{{file: {tmp_path.parent}/nowhere}}"
+    text = f"{MINIMAL}bind: {{dn: cn=a, password: {password}}}\n"
+    (tmp_path / "job.yaml").write_text(text)
+    assert load_job(tmp_path / "job.yaml").bind is not None
 
 
 # Every job of bad_jobs/cases.yaml gives all of its faults, with position and hint.
