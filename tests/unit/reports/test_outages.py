@@ -78,7 +78,10 @@ def test_the_range_of_outages_that_several_agents_saw_has_the_truth(seed: int) -
 
     scenario = Scenario(
         agents=AGENTS,
-        **{"ramp_up_s": 0, "warm_up_s": 0, "measure_s": SECONDS, "thresholds": ()},
+        ramp_up_s=0,
+        warm_up_s=0,
+        measure_s=SECONDS,
+        thresholds=(),
         streams={"readers": {"connections": 4}},
         searches_per_s=60,
         edit=edit,
