@@ -8,7 +8,9 @@ Runs are put straight into a store: of a fleet, as benchmarks/fleet.py has them,
 many intervals, as tests/support/endurance.py draws them. Each round judges every run:
 with this Python's ldapslam and, with --against, right after it with that of another
 virtual environment; the table has medians. A first round, which compiles what Python
-imports, does not count. PSS counts a page that processes share once.
+imports, does not count. PSS counts a page that processes share once. At last the parts
+of each run are collected, as a coordinator has it done while the run goes on ("a part":
+the dearest), and the run is judged by them.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import fleet
 import psutil
@@ -36,6 +41,7 @@ from ldapslam.cli.client import job_request
 from ldapslam.coordinator.runs.submission import load_submission
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.reports.judge import COMMAND
+from ldapslam.results.collected import CollectedPart, keep
 from ldapslam.results.facts import AgentFacts
 from ldapslam.results.packing import pack
 from ldapslam.results.records import IntervalRecord, Part
@@ -44,6 +50,9 @@ from support import endurance
 
 _ROWS = 500
 _LOOKS_S = 0.05
+#: Later than any interval.
+_NEVER = 1 << 31
+Cost = tuple[float, float, float, float]
 
 
 def fill(
@@ -94,9 +103,9 @@ def long_reports(intervals: int) -> Iterator[IntervalRecord]:
 
 
 def cost(
-    python: str, store: Path, run_id: str, variables: dict[str, str]
-) -> tuple[float, float, float, float]:
-    """CPU and wall time in s, RSS and PSS in MB."""
+    python: str, store: Path, run_id: str, variables: dict[str, str], **more: int
+) -> tuple[Cost, dict[str, Any]]:
+    """CPU and wall time in s, RSS and PSS in MB; and the answer."""
     begun_s, rss, pss = time.monotonic(), 0, 0
     judge = subprocess.Popen(
         [python, *COMMAND[1:]],
@@ -106,9 +115,10 @@ def cost(
     )
     assert judge.stdin is not None
     assert judge.stdout is not None
-    question = {"store": str(store), "run_id": run_id, "limit_s": "600"}
-    judge.stdin.write(json.dumps({**question, "looks_only": ""}).encode())
+    question = {"store": str(store), "run_id": run_id, "limit_s": 600}
+    judge.stdin.write(json.dumps({**question, **more}).encode())
     judge.stdin.close()
+    reading = ThreadPoolExecutor(1).submit(judge.stdout.read)
     process = psutil.Process(judge.pid)
     while True:
         pid, status, used = os.wait4(judge.pid, os.WNOHANG)
@@ -121,11 +131,25 @@ def cost(
             pss = max(pss, sum(one.pss for one in sizes))
         time.sleep(_LOOKS_S)
     judge.returncode = os.waitstatus_to_exitcode(status)
-    answer = json.load(judge.stdout)
-    if not answer.get("verdict"):
+    # a part that is collected would not go into a pipe that nobody reads
+    answer = json.loads(reading.result())
+    if not answer.get("verdict") and not more:
         sys.exit(f"{python}: no verdict: {answer}")
     cpu_s = used.ru_utime + used.ru_stime
-    return cpu_s, time.monotonic() - begun_s, rss / 1e6, pss / 1e6
+    return (cpu_s, time.monotonic() - begun_s, rss / 1e6, pss / 1e6), answer
+
+
+def keep_parts(path: Path, run_id: str, variables: dict[str, str]) -> list[Cost]:
+    """Collects and keeps all parts of a run but the last; returns the costs."""
+    costs: list[Cost] = []
+    while True:
+        found, answer = cost(sys.executable, path, run_id, variables, last_index=_NEVER)
+        if "part" not in answer:
+            return costs
+        costs.append(found)
+        with Store.open(path) as store:
+            content = b64decode(answer["content"])
+            assert keep(store, run_id, CollectedPart(**answer["part"]), content)
 
 
 def main() -> None:
@@ -160,12 +184,19 @@ def main() -> None:
         for title, path in stores.items():
             with Store.open(path, read_only=True) as store:
                 [run] = store.runs()
-            costs: dict[str, list[tuple[float, ...]]] = {}
+            costs: dict[str, list[Cost]] = {}
             for number in range(chosen.rounds + 1):
                 for label, python in pythons.items():
-                    found = cost(python, path, run.run_id, variables)
+                    found, _ = cost(python, path, run.run_id, variables)
                     if number:
                         costs.setdefault(label, []).append(found)
+            if parts := keep_parts(path, run.run_id, variables):
+                costs["a part"] = [max(parts)]
+                judged = [
+                    cost(sys.executable, path, run.run_id, variables)[0]
+                    for _ in range(chosen.rounds)
+                ]
+                costs["by parts"] = judged
             for label, rows in costs.items():
                 medians = map(statistics.median, zip(*rows, strict=True))
                 print(f"{title:22} {label:8}", *(f"{one:7.1f}" for one in medians))

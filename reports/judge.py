@@ -7,33 +7,47 @@ statistics of a long run take seconds of CPU and hundreds of megabytes.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from ldapslam.base.child import answer, command_of
 from ldapslam.results.store import Store
 
+if TYPE_CHECKING:
+    from ldapslam.results.records import RunRecord
+
 #: For coordinator/runs/judge.py.
 COMMAND = command_of(__name__)
+
+#: Later than any interval.
+NEVER = 1 << 31
 
 #: At 19 it might never end on a busy host.
 _NICENESS = 10
 
 
-def judge(question: dict[str, str]) -> dict[str, object]:
+def judge(question: Mapping[str, str | int | float | bool]) -> dict[str, object]:
     """`verdict` of a run as it is, `reasons`, key `figures`, and the `document` that
     binds them to what was measured; no verdict of a run that never began. With
-    `looks_only` what is `altered` since it was judged."""
+    `looks_only` what is `altered` since it was judged. With `last_index` see
+    `collected`."""
     from ldapslam.reports.digest import altered_of, digest_document
     from ldapslam.reports.figures import key_figures
     from ldapslam.reports.summarise import summarise
 
     os.nice(_NICENESS)
-    limit_s = int(question["limit_s"])
+    limit_s = math.ceil(float(question["limit_s"]))
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-    run_id = question["run_id"]
-    with Store.open(question["store"], read_only=True) as store:
+    run_id = str(question["run_id"])
+    with Store.open(str(question["store"]), read_only=True) as store:
         run = store.run(run_id)
+        if "last_index" in question:
+            return collected(store, run, int(question["last_index"]))
         if not run.t0_utc and run.state in ("failed", "cancelled"):
             # it ended before any load
             return {"verdict": None}
@@ -48,6 +62,40 @@ def judge(question: dict[str, str]) -> dict[str, object]:
         "figures": key_figures(summary.figures),
         "document": document,
     }
+
+
+def collected(store: Store, run: RunRecord, last_index: int) -> dict[str, object]:
+    """The first `part` of a run that ends with this interval or before it and is not
+    kept, with its `content`; and `next`, the last interval of the following part."""
+    from ldapslam.reports.collect.collect import parts_of_run
+    from ldapslam.reports.collect.kept import encoded
+    from ldapslam.results.collected import CollectedPart, kept
+    from ldapslam.results.digest import reports_part
+
+    parts = parts_of_run(store, run, store.agents(run.run_id))
+    known, plan = kept(store, run.run_id), parts[0].plan
+    # what ends by its counts has the points of its charts only then; the last part
+    # ends with the run
+    spans = plan.parts(len(run.agents))[:-1]
+    spans *= not plan.all_counted(run.plan.by_stream)
+    due = [
+        one
+        for one in parts
+        if one.span in spans
+        and one.span.stop - 1 <= last_index
+        and not one.is_made_as(known.get(one.span.start))
+    ]
+    following = [one.span.stop - 1 for one in due[1:]]
+    following += [one.stop - 1 for one in spans if one.stop - 1 > last_index]
+    found: dict[str, object] = {"next": following[0] if following else NEVER}
+    if due:
+        first, last = due[0].span.start, due[0].span.stop - 1
+        reports = reports_part(store, run.run_id, first, last)
+        content = encoded(due[0].collect(store))
+        digests = reports.rows, reports.sha256, due[0].made_of
+        found["part"] = asdict(CollectedPart(first, last, *digests))
+        found["content"] = b64encode(content).decode()
+    return found
 
 
 if __name__ == "__main__":

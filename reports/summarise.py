@@ -12,10 +12,10 @@ from ldapslam.jobs.fields.thresholds import COUNTS, SHARES, parse_threshold, sha
 from ldapslam.jobs.run_plan import PlannedOperation
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
-from ldapslam.reports.collect.collect import collect_run
+from ldapslam.reports.collect.collect import collect_run, parts_of_run
 from ldapslam.reports.collect.replication import servers_apart
 from ldapslam.reports.collect.telemetry import restarts_of, telemetry, with_found
-from ldapslam.reports.collect.timeline import NS_PER_S, Plan, with_facts
+from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.collect.totals import (
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
@@ -48,7 +48,6 @@ from ldapslam.reports.uncertainty import (
     ratio_interval,
     share_interval,
 )
-from ldapslam.results.columns import extent
 from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.monitor_rows import monitor_series
@@ -56,24 +55,22 @@ from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 
 
-def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Summary:
+def summarise(
+    store: Store,
+    run_id: str,
+    *,
+    ignores_verdict: bool = False,
+    from_reports: bool = False,
+) -> Summary:
     """Read a run once, start to end, and judge it; `ignores_verdict`: even if the
-    stored run is not what was judged."""
+    stored run is not what was judged; `from_reports`: see `collect_run`."""
     run = store.run(run_id)
     if ignores_verdict:
         run = replace(run, verdict=None, digest=None)
     facts = store.agents(run.run_id)
-    run = replace(run, plan=with_facts(run.plan, facts))
-    found = extent(store, run.run_id)
-    plan = Plan(run.plan, found.last)
-    validity = run.plan.validity
-    planned = [
-        (stream.name, operation.name)
-        for stream in run.plan.streams
-        if not stream.is_replay  # a replay has the operations of its log
-        for operation in stream.operations
-    ]
-    collected = collect_run(store, run, plan, found, planned, validity)
+    parts = parts_of_run(store, run, facts)
+    collected = collect_run(store, parts, from_reports=from_reports)
+    run, plan, validity = parts[0].run, parts[0].plan, run.plan.validity
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
     monitors = telemetry(
         monitor_series(store, run.run_id),

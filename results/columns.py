@@ -75,6 +75,14 @@ def extent(store: Store, run_id: str) -> Extent:
     return Extent(numbers, max(1, round(size / len(numbers))), last, end_ns)
 
 
+def report_count(store: Store, run_id: str) -> int:
+    """Reports of a run that its verdict has to read."""
+    table = schema.interval_report.c
+    query = sa.select(sa.func.count()).where(table.run_id == run_id)
+    with store.transaction() as connection:
+        return connection.scalar(query) or 0
+
+
 def _reports_of(run_id: str, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """The reports of the attempts that the agents' parts are of."""
     report, part = schema.interval_report, schema.run_agent

@@ -4,7 +4,8 @@
 A *part* is a table: its rows of the run, by their keys. A row is its values, in the
 order of the table's columns and without the run's id, as canonical JSON and a line
 feed; bytes among them are their own SHA-256 in hexadecimal digits. The table `run` is
-three parts: the job, its manifest, and the rest without verdict and digest.
+three parts: the job, its manifest, and the rest without verdict and digest. The reports
+of intervals that were collected (collected.py) are in the digest by that of their rows.
 docs/reference/signature.md has it for other programs.
 """
 
@@ -19,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Table
 
 from ldapslam.results import schema
+from ldapslam.results.collected import kept
 from ldapslam.results.records import Digest, DigestDocument
 from ldapslam.results.rows import by_bytes
 from ldapslam.results.store import Store
@@ -76,8 +78,10 @@ def parts_of(
             then = known.get(table.name)
             names = _names(table, then.columns if then else ())
             most = then.rows if then and table is _GROWING else None
-            rows = _rows(connection, table, names, run_id, most)
-            part = _part(rows, names)
+            chosen = [table.c.run_id == run_id]
+            if table is schema.interval_report:
+                chosen += _not_collected(connection, run_id)
+            part = _part(_rows(connection, table, names, chosen, most), names)
             if then or part.rows or not known:
                 parts[table.name] = part
     return parts
@@ -96,6 +100,26 @@ def altered(now: Mapping[str, Part], then: Mapping[str, Part]) -> list[str]:
             found.append(f"{name} has {ours.rows:,} rows, it had {theirs.rows:,}")
         else:
             found.append(f"{name} has other content")
+    return found
+
+
+def reports_part(store: Store, run_id: str, first: int, last: int) -> Part:
+    """The reports of some intervals of a run, of all attempts."""
+    table = schema.interval_report
+    chosen = table.c.run_id == run_id, table.c.interval_index.between(first, last)
+    names = _names(table, ())
+    with store.transaction() as connection:
+        return _part(_rows(connection, table, names, chosen, None), names)
+
+
+def altered_reports(store: Store, run_id: str) -> list[str]:
+    """The collected parts that are not of the reports that are stored."""
+    found = []
+    for one in kept(store, run_id).values():
+        now = reports_part(store, run_id, one.first_index, one.last_index)
+        if (now.rows, now.sha256) != (one.reports, one.reports_sha256):
+            span = f"intervals {one.first_index} to {one.last_index}"
+            found.append(f"the reports of {span} have other content")
     return found
 
 
@@ -128,6 +152,22 @@ def _parts_of_run(
     return parts
 
 
+def _not_collected(
+    connection: Connection, run_id: str
+) -> Iterable[sa.ColumnElement[bool]]:
+    """Leave out the reports of intervals that were collected."""
+    table, index = schema.collected_part.c, schema.interval_report.c.interval_index
+    query = sa.select(table.first_index, table.last_index)
+    query = query.where(table.run_id == run_id).order_by(table.first_index)
+    spans: list[list[int]] = []
+    for first, last in connection.execute(query):
+        if spans and spans[-1][1] + 1 == first:
+            spans[-1][1] = last
+        else:
+            spans.append([first, last])
+    return [~index.between(first, last) for first, last in spans]
+
+
 def _names(table: Table, known: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(
         column.name for column in table.columns if column.name not in _NO_EVIDENCE
@@ -139,11 +179,11 @@ def _rows(
     connection: Connection,
     table: Table,
     names: tuple[str, ...],
-    run_id: str,
+    chosen: Iterable[sa.ColumnElement[bool]],
     most: int | None,
 ) -> Iterable[list[Any]]:
     columns = [_raw(connection, table.c[name]) for name in names]
-    query = sa.select(*columns).where(table.c.run_id == run_id).limit(most)
+    query = sa.select(*columns).where(*chosen).limit(most)
     keys = (key for key in table.primary_key if key.name != "run_id")
     query = query.order_by(*(by_bytes(connection, key) for key in keys))
     found = connection.execution_options(yield_per=_ROWS).execute(query)

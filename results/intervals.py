@@ -44,8 +44,24 @@ def add_intervals(
         if one.is_new:
             sizes_bytes[run_id, record.agent] += len(record.packed)
     use_room(connection, sizes_bytes)
-    rows.note_addition(connection, {run_id for run_id, _ in sizes_bytes})
+    run_ids = {run_id for run_id, _ in sizes_bytes}
+    rows.note_addition(connection, run_ids)
+    for run_id in run_ids:
+        indexes = [record.index for of_run, record in reports if of_run == run_id]
+        forget_collected(connection, run_id, min(indexes), max(indexes))
     return taken
+
+
+def forget_collected(
+    connection: Connection, run_id: str, first: int = 0, last: int | None = None
+) -> None:
+    """What was collected of these intervals of a run, or of all, is no more all there
+    is of them."""
+    table = schema.collected_part
+    query = table.delete().where(table.c.run_id == run_id, table.c.last_index >= first)
+    if last is not None:
+        query = query.where(table.c.first_index <= last)
+    connection.execute(query)
 
 
 def _row(run_id: str, record: IntervalRecord) -> _Row:

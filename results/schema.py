@@ -115,7 +115,7 @@ class Names(Document):
         ]
 
 
-REVISION = 17
+REVISION = 18
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(
@@ -245,6 +245,19 @@ interval_report = _of_run(
     ),
 )
 
+#: What was collected of some intervals while the run went on (results/collected.py).
+collected_part = _of_run(
+    "collected_part",
+    _number("first_index"),
+    Column("last_index", Integer, nullable=False),
+    # of these intervals, of all attempts; and the SHA-256 of their rows
+    Column("reports", Integer, nullable=False),
+    Column("reports_sha256", String(64), nullable=False),
+    # SHA-256 of what else it was made of
+    Column("made_of", String(64), nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
 #: What a restarted coordinator needs to take a run up again.
 submission = _of_run(
     "submission",
@@ -313,4 +326,5 @@ TABLES = (
     monitor_description,
     monitor_sample,
     interval_report,
+    collected_part,
 )

@@ -404,6 +404,8 @@ class Store:
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
         with self.transaction(writes=True) as connection:
             rows.require_run(connection, run_id)
+            if part is not None:
+                intervals.forget_collected(connection, run_id)
             row = connection.execute(sa.select(table.c.facts).where(key)).first()
             if row is None:
                 values = {"run_id": run_id, "agent": agent, "facts": facts.document()}

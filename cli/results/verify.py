@@ -188,7 +188,7 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str]]:
                 hint="a run gets one when it is judged; one that an earlier version "
                 "judged has none and cannot be checked: run its job again",
             )
-        problems = list(altered_of(results, record))
+        problems = list(altered_of(results, record, has_all_reports=True))
         if not problems and record.digest["document"]["ldapslam"] == __version__:
             problems = _other_figures(results, record, record.digest["document"])
     checked: list[str] = []
@@ -215,7 +215,7 @@ def _other_figures(
     from ldapslam.reports.summarise import summarise
 
     then = parts_in(document).get(RESULT)
-    result = result_of(summarise(results, record.run_id))
+    result = result_of(summarise(results, record.run_id, from_reports=True))
     now = result_part(result, then and then.rows)
     is_same = then is not None and now.sha256 == then.sha256
     return [] if is_same else ["the store gives other figures: it may be damaged"]

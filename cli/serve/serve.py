@@ -138,10 +138,12 @@ def coordinator_command(
         extensions += [runs := ShownRuns(), Metrics(metrics, runs)]
     # the command that made a local fleet judges its run
     is_served = scratch is None
+    judging = JudgeProcess(judge.COMMAND, store)
     if is_served:
+        from ldapslam.coordinator.part_collector import PartCollector
         from ldapslam.coordinator.schedules.service import Schedules
 
-        extensions.append(Schedules())
+        extensions += [Schedules(), PartCollector(judging.collect)]
     if on_run_end and is_served:
         from ldapslam.coordinator.outputs.run_end_command import RunEndCommand
 
@@ -153,7 +155,7 @@ def coordinator_command(
             insecure=security.insecure,
             tls=security.files,
             enrol=security.enrol,
-            judge=JudgeProcess(judge.COMMAND, store) if is_served else None,
+            judge=judging if is_served else None,
             extensions=extensions,
             leave_runs=on_stop == "leave",
             on_ready=on_ready,

@@ -29,6 +29,7 @@ from ldapslam.base.errors import (
 from ldapslam.coordinator.observer import JudgedRun, KeyFigures, Observer
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.audit import AuditRecord
+from ldapslam.results.columns import report_count
 from ldapslam.results.digest import canonical, stored_digest
 from ldapslam.results.records import (
     FINAL_STATES,
@@ -40,8 +41,8 @@ from ldapslam.results.records import (
 
 _log = logging.getLogger(__name__)
 
-#: Twelve hours of four agents took 70 s on two busy cores.
-LIMIT_S = 300.0
+#: How long a judgement may take, and how much longer for each report.
+LIMIT_S, _LIMIT_PER_REPORT_S = 300.0, 0.005
 
 _VERDICTS = ("PASS", "FAIL", "INVALID")
 #: Runs without a verdict that a start judges.
@@ -101,8 +102,11 @@ def _note_of_restart(run_id: str) -> AuditRecord:
 
 
 class Judge(Protocol):
-    async def __call__(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-        """Judge a run as it is now; `looks_only`: is it what was judged before?"""
+    async def __call__(
+        self, run_id: str, reports: int = 0, *, looks_only: bool = False
+    ) -> Judgement:
+        """Judge a run as it is now, which has this number of reports; `looks_only`:
+        is it what was judged before?"""
 
 
 #: The signature of a document in canonical JSON.
@@ -120,15 +124,18 @@ class JudgeProcess:
         self._limit_s = limit_s
         self._one_at_a_time = asyncio.Lock()
 
-    async def __call__(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-        question = {"store": self._store_url, "run_id": run_id}
-        question["limit_s"] = f"{self._limit_s:.0f}"
-        question["looks_only"] = "yes" if looks_only else ""
-        async with self._one_at_a_time:
-            try:
-                answer = await ask(self._command, question, self._limit_s)
-            except (OSError, ValueError) as error:
-                answer = {"why": str(error)}
+    async def __call__(
+        self, run_id: str, reports: int = 0, *, looks_only: bool = False
+    ) -> Judgement:
+        limit_s = self._limit_s + reports * _LIMIT_PER_REPORT_S
+        question = self._question(run_id, limit_s)
+        try:
+            async with self._one_at_a_time:
+                answer = await ask(
+                    self._command, {**question, "looks_only": looks_only}, limit_s
+                )
+        except (OSError, ValueError) as error:
+            answer = {"why": str(error)}
         verdict = answer.get("verdict")
         if verdict in _VERDICTS:
             reasons = tuple(map(str, answer.get("reasons", ())))
@@ -145,6 +152,17 @@ class JudgeProcess:
             _log.error("run %s could not be judged: %s", run_id, why)
             return Judgement(problem=str(why))
         return Judgement()
+
+    async def collect(self, run_id: str, last_index: int) -> Mapping[str, object]:
+        """See `part_collector.Collect`."""
+        question = self._question(run_id, self._limit_s)
+        async with self._one_at_a_time:
+            return await ask(
+                self._command, {**question, "last_index": last_index}, self._limit_s
+            )
+
+    def _question(self, run_id: str, limit_s: float) -> dict[str, str | float]:
+        return {"store": self._store_url, "run_id": run_id, "limit_s": limit_s}
 
 
 class Verdicts:
@@ -337,12 +355,13 @@ class Verdicts:
         """By a process that may fail: it dies, or the host has no memory left."""
         assert self._judge is not None
         run_id = record.run_id
-        found = await self._judge(run_id)
+        reports = await self._writer.call(report_count, self._writer.store, run_id)
+        found = await self._judge(run_id, reports)
         for pause_s in _PAUSES_S:
             if not found.problem:
                 return found
             await asyncio.sleep(pause_s)
-            found = await self._judge(run_id)
+            found = await self._judge(run_id, reports)
         if found.problem and record.verdict is None:
             text = f"the run could not be judged: {found.problem}"
             now_utc = utc_text(datetime.now(UTC))

@@ -14,24 +14,28 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from ldapslam import __version__
 from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
 from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
 from ldapslam.jobs.fields.thresholds import parse_threshold
-from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.run_plan import plan_document
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     EARLIEST_TIMES,
     GAUGES,
+    LAYOUT,
     OPERATION_COUNTERS,
     STREAM_TIMES,
 )
@@ -47,8 +51,9 @@ from ldapslam.reports.collect.intervals import (
     reports_of,
     worker_shares,
 )
+from ldapslam.reports.collect.kept import decoded
 from ldapslam.reports.collect.points import TimelineBuilder, gaps_of
-from ldapslam.reports.collect.timeline import NS_PER_S, Plan
+from ldapslam.reports.collect.timeline import NS_PER_S, Plan, with_facts
 from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
     DISTURBANCES,
@@ -67,7 +72,10 @@ from ldapslam.reports.collect.totals import (
     unanswered,
 )
 from ldapslam.reports.uncertainty import BATCHES
-from ldapslam.results.columns import Extent, streams_of, windows
+from ldapslam.results.collected import CollectedPart, content_of, kept
+from ldapslam.results.columns import extent, streams_of, windows
+from ldapslam.results.digest import sha256_of
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Block, joined
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
@@ -78,19 +86,33 @@ _FOR_EVER_NS = 1 << 62
 _MOST_AGENTS_OVER_TIME = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """Intervals of a run that follow each other, and what it takes to collect them."""
 
     run: RunRecord
     plan: Plan
-    validity: Validity
     #: Operations that have their place in the report without any row.
     operations: Sequence[tuple[str, str]]
     #: Agents that ended before the plan did -> their last interval.
     ended: Mapping[str, int]
     indexes: Sequence[int]
     bytes_per_interval: int
+    #: The numbers that its intervals may have.
+    span: range
+
+    @cached_property
+    def made_of(self) -> str:
+        """SHA-256 of all that its content depends on, but the reports."""
+        known = self.run.agents, self.operations, sorted(self.ended.items())
+        return sha256_of([__version__, LAYOUT, known, plan_document(self.run.plan)])
+
+    def is_made_as(self, kept: CollectedPart | None) -> bool:
+        """Would it be collected in the same way?"""
+        return kept is not None and (kept.last_index, kept.made_of) == (
+            self.span.stop - 1,
+            self.made_of,
+        )
 
     def collect(self, store: Store) -> Collected:
         collector = _Collector(self)
@@ -104,7 +126,7 @@ class Part:
 class _Collector:
     def __init__(self, part: Part) -> None:
         self._plan = part.plan
-        self._validity = part.validity
+        self._validity = part.run.plan.validity
         # shares of less than a tenth of an interval say little
         self._fragment_ns = part.plan.interval_s * NS_PER_S / 10
         self._has_agents = 1 < len(part.run.agents) <= _MOST_AGENTS_OVER_TIME
@@ -587,51 +609,76 @@ def _sum(rows: Columns, chosen: Flags | None = None) -> Counter[str]:
 
 # A run as a whole.
 
-#: Packed reports in a part, at least: a process takes half a second to start.
-PART_BYTES = 40 << 20
-_MOST_PARTS = 4
 
-
-def collect_run(
-    store: Store,
-    run: RunRecord,
-    plan: Plan,
-    found: Extent,
-    operations: Sequence[tuple[str, str]],
-    validity: Validity,
-    *,
-    parts: int | None = None,
-) -> Collected:
-    """Read a run once, start to end, in `parts`; None: one for each PART_BYTES. Sums of
-    floats depend on the parts, so the parts do not depend on the host.
-
-    `found` is the run's extent, which `plan` has as well; `operations` have their place
-    in the report even without any row.
-    """
+def parts_of_run(
+    store: Store, run: RunRecord, facts: Mapping[str, AgentFacts]
+) -> list[Part]:
+    """All of a run, in parts that follow each other. Sums of floats depend on the
+    parts, so the parts do not depend on the host."""
+    run = replace(run, plan=with_facts(run.plan, facts))
+    found = extent(store, run.run_id)
+    plan = Plan(run.plan, found.last)
+    planned = [
+        (stream.name, operation.name)
+        for stream in run.plan.streams
+        if not stream.is_replay  # a replay has the operations of its log
+        for operation in stream.operations
+    ]
     ended = {
         agent: last
         for agent, last in found.finals.items()
         if last <= len(plan.intervals)
         and plan.all_counted(streams_of(store, run.run_id, agent))
     }
-    wanted = parts or max(1, min(_MOST_PARTS, found.size_bytes // PART_BYTES))
-    of_parts = [
-        Part(run, plan, validity, operations, ended, chunk, found.bytes_per_interval)
-        for chunk in _chunks(found.indexes, plan, wanted) or [()]
-    ]
-    processes = min(len(of_parts), os.cpu_count() or 1)
-    # no other process can open a store in memory, or with a password
-    if store.path is None or processes == 1:
-        found_in = [one.collect(store) for one in of_parts]
-    else:
-        found_in = _shared(store, of_parts, processes)
-    found_in.reverse()
-    collected = found_in.pop()
-    while found_in:
-        collected.add(found_in.pop())
+    made = []
+    for span in plan.parts(len(run.agents)):
+        start, end = (
+            bisect_left(found.indexes, one) for one in (span.start, span.stop)
+        )
+        known = {agent: last for agent, last in ended.items() if last < span.stop}
+        indexes = found.indexes[start:end]
+        size = found.bytes_per_interval
+        if indexes or not span.start:
+            made.append(Part(run, plan, planned, known, indexes, size, span))
+    return made
+
+
+def collect_run(
+    store: Store, parts: Sequence[Part], *, from_reports: bool = False
+) -> Collected:
+    """Collect the parts of a run. A part that was collected while the run went on is
+    taken from the store; `from_reports`: it is not."""
+    run, plan = parts[0].run, parts[0].plan
+    known = {} if from_reports else kept(store, run.run_id)
+    places = {
+        place: known[one.span.start]
+        for place, one in enumerate(parts)
+        if one.is_made_as(known.get(one.span.start))
+    }
+    left = [one for place, one in enumerate(parts) if place not in places]
+    found = _found(store, left)
+    collected: Collected | None = None
+    for place in range(len(parts)):
+        if place in places:
+            part = decoded(content_of(store, run.run_id, places[place]))
+        else:
+            part = found.pop(0)
+        if collected is None:
+            collected = part
+        else:
+            collected.add(part)
+    assert collected is not None
     due = plan.shown if run.state == "finished" else collected.last_index + 1
     collected.timeline.gaps = gaps_of(plan, collected.complete, due)
     return collected
+
+
+def _found(store: Store, parts: Sequence[Part]) -> list[Collected]:
+    processes = min(len(parts), os.cpu_count() or 1)
+    # no other process can open a store in memory, or with a password
+    if store.path is None or processes <= 1:
+        return [one.collect(store) for one in parts]
+    return _shared(store, parts, processes)
 
 
 def _shared(store: Store, parts: Sequence[Part], processes: int) -> list[Collected]:
@@ -660,19 +707,3 @@ def _shared(store: Store, parts: Sequence[Part], processes: int) -> list[Collect
 def _collect_from(url: str, part: Part) -> Collected:
     with Store.open(url, read_only=True) as store:
         return part.collect(store)
-
-
-def _chunks(indexes: Sequence[int], plan: Plan, wanted: int) -> list[Sequence[int]]:
-    """The intervals in parts that begin where a point does."""
-    chunks: list[Sequence[int]] = []
-    start = 0
-    for number in range(1, wanted + 1):
-        end = max(start, len(indexes) * number // wanted)
-        while 0 < end < len(indexes) and plan.point(indexes[end]) == plan.point(
-            indexes[end - 1]
-        ):
-            end += 1
-        if end > start:
-            chunks.append(indexes[start:end])
-            start = end
-    return chunks

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property
+from itertools import pairwise, starmap
 from typing import TypeVar
 
 import numpy as np
@@ -24,7 +25,11 @@ from ldapslam.jobs.run_plan import PlannedStream, RunPlan
 from ldapslam.results.facts import AgentFacts
 
 DISPLAY_POINTS = 600
+#: Reports and intervals of a part of a run, at least.
+_PART_REPORTS, _PART_INTERVALS = 20_000, 60
 NS_PER_S = 1_000_000_000
+#: Higher than any number of an interval.
+_NO_INTERVAL = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +293,16 @@ class Plan:
             return self._point_of[index]
         last = self._point_of[-1] if self._point_of else -1
         return last + 1 + index - len(self._point_of)
+
+    def parts(self, agents: int) -> list[range]:
+        """The numbers of all intervals, with the drain and any that follow it, in
+        parts that begin where a point does."""
+        step = max(-(-_PART_REPORTS // max(agents, 1)), _PART_INTERVALS)
+        starts = [0]
+        for index, (before, point) in enumerate(pairwise(self._point_of), 1):
+            if point != before and index - starts[-1] >= step:
+                starts.append(index)
+        return list(starmap(range, pairwise([*starts, _NO_INTERVAL])))
 
     def span_ns(self, index: int) -> tuple[int, int]:
         """Planned start and end of an interval; of the drain, the plan's end."""

@@ -15,11 +15,15 @@ from pathlib import Path
 import pytest
 
 from ldapslam.coordinator.runs.judge import Judgement, JudgeProcess
-from ldapslam.reports.digest import altered_of
+from ldapslam.reports.collect import timeline
+from ldapslam.reports.digest import RESULT, altered_of, parts_in, result_part
 from ldapslam.reports.judge import COMMAND
+from ldapslam.reports.result import result_of
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.collected import kept
 from ldapslam.results.digest import stored_digest
 from ldapslam.results.store import Store
+from support.fleet import FleetOfProcesses, fake_engine, job_text
 from support.intervals import add_interval
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
@@ -183,3 +187,27 @@ def test_a_run_that_has_grown_is_judged_as_it_is_and_known_to_have_grown(
         assert second.document is not None
         store.set_verdict(RUN_ID, "PASS", stored_digest(second.document, None))
         assert summarise(store, RUN_ID).altered == ()
+
+
+def test_a_run_that_is_collected_while_it_goes_on_is_judged_as_any(
+    fleet: FleetOfProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.start_coordinator(judge=True, part_intervals=5)
+    for name in "ab":
+        fleet.start_agent(name, fake_engine())
+    fleet.wait_for_agents("a", "b")
+    run_id = fleet.submit(job_text(duration="5s", agents={"count": 2, "wait": "20s"}))
+    fleet.wait_until(lambda: bool(fleet.run(run_id).verdict), "a verdict", 60)
+    monkeypatch.setattr(timeline, "_PART_REPORTS", 1)
+    monkeypatch.setattr(timeline, "_PART_INTERVALS", 5)
+    with fleet.opened_store() as store:
+        run = store.run(run_id)
+        assert len(kept(store, run_id)) > 1
+        assert altered_of(store, run, has_all_reports=True) == ()
+        by_parts, by_reports = (
+            summarise(store, run_id, from_reports=one) for one in (False, True)
+        )
+    assert result_of(by_parts) == result_of(by_reports)
+    assert run.digest is not None
+    part = parts_in(run.digest["document"])[RESULT]
+    assert result_part(result_of(by_reports), part.rows)[:2] == part[:2]

@@ -22,7 +22,10 @@ from ldapslam.agent.fork_server import ForkServer, fork_server
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.base.errors import StoreError
 from ldapslam.base.process import has_threads
+from ldapslam.coordinator import part_collector
 from ldapslam.coordinator.agent_service import AgentService
+from ldapslam.coordinator.extension import Extension
+from ldapslam.coordinator.part_collector import PartCollector
 from ldapslam.coordinator.runs.judge import JudgeProcess
 from ldapslam.coordinator.schedules.service import Schedules
 from ldapslam.coordinator.server import run_coordinator
@@ -53,6 +56,15 @@ def _lose_acknowledgements() -> None:
     AgentService.take_intervals = take_and_forget  # type: ignore[method-assign]
 
 
+#: Judges runs, and collects them in parts of a number of intervals.
+_SMALL_PARTS = """
+from ldapslam.reports import judge
+from ldapslam.reports.collect import timeline
+timeline._PART_REPORTS, timeline._PART_INTERVALS = 1, {}
+judge.answer(judge.judge)
+"""
+
+
 def _coordinate(options: dict[str, Any]) -> None:
     if options.get("lose_acknowledgements"):
         _lose_acknowledgements()
@@ -61,13 +73,20 @@ def _coordinate(options: dict[str, Any]) -> None:
         sys.stdout.write(f"{addresses[0]}\n")
         sys.stdout.flush()
 
+    extensions: list[Extension] = [Schedules()] if options.get("schedules") else []
+    judge = JudgeProcess(COMMAND, options["store"])
+    if intervals := options.get("part_intervals"):
+        vars(part_collector)["_FIRST_REPORTS"] = 1
+        command = sys.executable, "-P", "-c", _SMALL_PARTS.format(intervals)
+        judge = JudgeProcess(command, options["store"])
+        extensions.append(PartCollector(judge.collect))
     run_coordinator(
         [options["listen"], *options.get("also_listen", ())],
         options["store"],
         insecure=options.get("insecure", False),
         leave_runs=options.get("leave_runs", False),
-        judge=JudgeProcess(COMMAND, options["store"]) if options.get("judge") else None,
-        extensions=[Schedules()] if options.get("schedules") else [],
+        judge=judge if options.get("judge") else None,
+        extensions=extensions,
         on_ready=on_ready,
     )
 

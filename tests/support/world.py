@@ -55,7 +55,9 @@ class World:
         self._open()
         await self.coordinator.start()
 
-    async def _judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+    async def _judge(
+        self, run_id: str, reports: int = 0, *, looks_only: bool = False
+    ) -> Judgement:
         if not looks_only:
             self.judged.put_nowait(run_id)
         document: Any = {"run_id": run_id}

@@ -52,7 +52,9 @@ class Court(Observer):
         """As each process of a coordinator does."""
         self.given = Verdicts(self.writer, self.judge, [self], self.sign)
 
-    async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+    async def judge(
+        self, run_id: str, reports: int = 0, *, looks_only: bool = False
+    ) -> Judgement:
         assert run_id == RUN_ID
         if self.before is not None:
             await self.before()

@@ -6,13 +6,15 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter, defaultdict
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +24,7 @@ from ldapslam.coordinator.runs.interval import totals_of
 from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.proto.fields import (
     METRICS,
@@ -30,14 +33,18 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     STREAM_TIMES,
 )
-from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
-from ldapslam.reports.collect.collect import collect_run
+from ldapslam.reports.collect.collect import Part, collect_run, parts_of_run
 from ldapslam.reports.collect.intervals import ServiceSlots
+from ldapslam.reports.collect.kept import decoded, encoded
 from ldapslam.reports.collect.timeline import IntervalState, Plan, Timeline
 from ldapslam.reports.collect.totals import GENERATOR_LAGS, IN_DOUBT, Collected
-from ldapslam.results import columns
+from ldapslam.results import columns, schema
+from ldapslam.results.collected import CollectedPart, keep, kept
+from ldapslam.results.digest import reports_part
+from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Histogram, block_of
+from ldapslam.results.records import Part as StoredPart
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
 from support.histograms import pack, packed_of, packed_sums
@@ -185,15 +192,22 @@ def _collected(
     *,
     scenario: Scenario = RUN,
     path: str | Path = "sqlite://",
-    parts: int = 1,
 ) -> Collected:
     with Store.open(path) as store:
         if not store.runs():
             fill(store, scenario, records)
-        found = columns.extent(store, RUN_ID)
-        run = store.run(RUN_ID)
-        plan = Plan(run.plan, found.last)
-        return collect_run(store, run, plan, found, KEYS, VALIDITY, parts=parts)
+        return collect_run(store, _parts(store))
+
+
+def _parts(store: Store) -> list[Part]:
+    run = store.run(RUN_ID)
+    run = replace(run, plan=replace(run.plan, validity=VALIDITY))
+    return parts_of_run(store, run, store.agents(RUN_ID))
+
+
+def _make_small_parts(monkeypatch: pytest.MonkeyPatch, intervals: int = 4) -> None:
+    monkeypatch.setattr(timeline_module, "_PART_REPORTS", 1)
+    monkeypatch.setattr(timeline_module, "_PART_INTERVALS", intervals)
 
 
 def _expected(records: list[Interval]) -> ByRecord:
@@ -595,10 +609,14 @@ def test_a_run_with_all_values_above_one_hour_is_collected() -> None:
     _check_totals(_collected(records), _expected(records))
 
 
-def test_a_run_collected_in_parts_is_the_run(tmp_path: Path) -> None:
+def test_a_run_collected_in_parts_is_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     records = _records(4)
     path = tmp_path / "results.sqlite"
-    whole, in_parts = (_collected(records, path=path, parts=n) for n in (1, 3))
+    whole = _collected(records, path=path)
+    _make_small_parts(monkeypatch)
+    in_parts = _collected(records, path=path)
     _check_totals(in_parts, _expected(records))
     assert in_parts.timeline == whole.timeline
     assert in_parts.complete == whole.complete
@@ -615,16 +633,107 @@ def test_a_run_collected_in_parts_is_the_run(tmp_path: Path) -> None:
         assert agent.cpu_utilisation_ns == pytest.approx(other.cpu_utilisation_ns)
 
 
+@pytest.fixture
+def kept_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A run of which the first part is kept; a report of it is not there yet."""
+    _make_small_parts(monkeypatch)
+    with Store.open("sqlite://") as store:
+        fill(store, RUN, [one for one in _records(4) if one is not _late()])
+        _keep(store, _parts(store)[0])
+        yield store
+
+
+def _late() -> Interval:
+    return next(one for one in _records(4) if one.index == 2)
+
+
+def plain(value: object) -> object:
+    """With all that it consists of."""
+    if isinstance(value, Histogram):
+        return pack(value), value.unanswered
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _keep(store: Store, part: Part) -> bool:
+    span = part.span.start, part.span.stop - 1
+    of = reports_part(store, RUN_ID, *span)
+    kept_part = CollectedPart(*span, of.rows, of.sha256, part.made_of)
+    return keep(store, RUN_ID, kept_part, encoded(part.collect(store)))
+
+
+def test_what_is_kept_is_what_was_collected(kept_in: Store) -> None:
+    parts = _parts(kept_in)
+    assert [part.span.start for part in parts[:3]] == [0, 4, 8]
+    by_reports = collect_run(kept_in, parts, from_reports=True)
+    with kept_in.transaction(writes=True) as connection:  # nobody reads these again
+        table = schema.interval_report
+        connection.execute(table.delete().where(table.c.interval_index < 4))
+    assert plain(collect_run(kept_in, parts)) == plain(by_reports)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.add_interval(RUN_ID, _late().record),
+        lambda store: store.put_agent(
+            RUN_ID, "load1", AgentFacts(), StoredPart(attempt=2, epoch=2)
+        ),
+    ],
+    ids=["a late report", "another attempt"],
+)
+def test_more_of_its_intervals_is_no_part_of_what_is_kept(
+    kept_in: Store, change: Callable[[Store], object]
+) -> None:
+    assert kept(kept_in, RUN_ID)
+    change(kept_in)
+    assert not kept(kept_in, RUN_ID)
+
+
+def test_a_part_is_kept_only_of_the_reports_that_are_there(kept_in: Store) -> None:
+    part, of = _parts(kept_in)[1], reports_part(kept_in, RUN_ID, 4, 7)
+    with kept_in.transaction(writes=True) as connection:
+        table = schema.interval_report
+        row = sa.and_(table.c.agent == "load1", table.c.interval_index == 5)
+        connection.execute(table.delete().where(row))
+    content = CollectedPart(4, 7, of.rows, of.sha256, part.made_of)
+    assert not keep(kept_in, RUN_ID, content, b"")
+    assert list(kept(kept_in, RUN_ID)) == [0]
+
+
+def test_what_is_made_otherwise_is_collected_again(kept_in: Store) -> None:
+    parts = _parts(kept_in)
+    [known] = kept(kept_in, RUN_ID).values()
+    assert parts[0].is_made_as(known)
+    plan = replace(parts[0].run.plan, validity=Validity())
+    other = replace(parts[0], run=replace(parts[0].run, plan=plan))
+    assert not other.is_made_as(known)
+    assert not replace(parts[0], ended={"load1": 2}).is_made_as(known)
+
+
+@pytest.mark.parametrize("damage", [b"", b"1", encoded.__name__.encode() * 9])
+def test_damaged_content_is_said(damage: bytes) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        decoded(damage)
+
+
 def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 6)
-    plan, indexes = Plan(run_record(SCENARIO).plan), list(range(21))
-    for wanted in range(1, 9):
-        chunks = collecting._chunks(indexes, plan, wanted)
-        assert [index for chunk in chunks for index in chunk] == indexes
-        assert len(chunks) <= wanted
-        for before, after in pairwise(chunks):
+    plan, every = Plan(run_record(SCENARIO).plan), len(SCENARIO.boundaries_ns)
+    for step in range(1, 9):
+        _make_small_parts(monkeypatch, step)
+        parts = plan.parts(2)
+        edges = [(part.start, part.stop) for part in parts]
+        assert edges[0][0] == 0
+        assert edges[-1][1] > every
+        assert all(before[1] == after[0] for before, after in pairwise(edges))
+        assert all(len(part) >= step for part in parts[:-1])
+        for before, after in pairwise(parts):
             assert plan.point(before[-1]) != plan.point(after[0])
-    assert collecting._chunks([], plan, 2) == []
+    assert len(Plan(RunPlan()).parts(2)) == 1
 
 
 @given(

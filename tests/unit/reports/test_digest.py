@@ -26,7 +26,15 @@ from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results import schema
-from ldapslam.results.digest import Part, canonical, parts_of, sha256_of, stored_digest
+from ldapslam.results.collected import CollectedPart, keep
+from ldapslam.results.digest import (
+    Part,
+    canonical,
+    parts_of,
+    reports_part,
+    sha256_of,
+    stored_digest,
+)
 from ldapslam.results.store import Store
 from support.judged import judge
 from support.monitors import add_monitors
@@ -48,6 +56,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         store.add_clock_samples(RUN_ID, [("load1", 5, 7, 9)])
         add_monitors(store, RUN_ID, 5)
+        of = reports_part(store, RUN_ID, 1, 3)
+        part = CollectedPart(1, 3, of.rows, of.sha256, "made of")
+        assert keep(store, RUN_ID, part, b"content")
         judge(store, RUN_ID, SIGNATURE)
     return path
 
@@ -137,6 +148,18 @@ def test_no_value_of_a_run_is_changed_unseen(
     if table is schema.run:
         part = "manifest" if column.name == "manifest" else "(job|run)"
     assert re.fullmatch(f"{part} has other content", why)
+
+
+def test_a_changed_report_of_a_collected_part_is_seen_where_all_are_read(
+    store: Store,
+) -> None:
+    table = schema.interval_report
+    with store.transaction(writes=True) as connection:
+        query = table.update().where(table.c.interval_index == 2)
+        connection.execute(query.values(end_ns=1))
+    assert altered_of(store, store.run(RUN_ID)) == ()
+    [why] = altered_of(store, store.run(RUN_ID), has_all_reports=True)
+    assert "intervals 1 to 3" in why
 
 
 @pytest.mark.parametrize("name", ["verdict", "reasons", "parts", "judged_utc"])

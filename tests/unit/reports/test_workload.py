@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.run_plan import PlannedStream, RunPlan
 from ldapslam.reports.charts.chart_data import causes, expected_codes
 from ldapslam.reports.charts.charts import draw
@@ -251,7 +250,7 @@ def test_a_stream_is_measured_while_it_was_at_work(
 ) -> None:
     run = run_record(Scenario(agents=()))
     with Store.open("sqlite://") as store:
-        part = Part(run, Plan(RunPlan()), Validity(), [], {}, [], 1)
+        part = Part(run, Plan(RunPlan()), [], {}, [], 1, range(1))
         collected = part.collect(store)
     collected.measure_start_ns, collected.measure_end_ns = 3 * SECOND, 9 * SECOND
     last_ns = None if last_s is None else int(last_s * SECOND)
