@@ -90,8 +90,7 @@ def load_section(
         fault = Fault("it is a job, not a study", hint)
         tree.findings.append(Finding(("streams",), fault, at_key=True))
     elif isinstance(tree.data, dict):
-        defaults = defaults_of(tree)
-        apply_overrides(tree, overrides)
+        defaults = apply_overrides(tree, overrides)
         if changes := _overrides_at(tree, own):
             apply_overrides(tree, [*changes, *overrides])  # which are stronger
         values = replace_variables(tree, {**defaults_of(tree), **defaults})
@@ -125,10 +124,8 @@ def variables_of(path: Path) -> frozenset[str]:
 def variable_values(path: Path, overrides: Sequence[str] = ()) -> Values:
     """The variables of a job file, changed by overrides; JobErrors."""
     tree = _extended(path)
-    defaults = defaults_of(tree)
-    apply_overrides(tree, overrides)
-    values = replace_variables(tree, defaults)
-    if values is None:
+    values = replace_variables(tree, apply_overrides(tree, overrides))
+    if values is None or tree.findings:
         raise JobErrors(_sorted_errors(tree))
     return values
 
@@ -205,11 +202,13 @@ def load_job_text(
     elif isinstance(tree.data, dict):
         reading = Reading(files or {}, base, command)
         if extend(tree, reading):
-            defaults = defaults_of(tree)
-            apply_overrides(tree, overrides)
-            if replace_variables(tree, defaults) is not None:
+            if replace_variables(tree, apply_overrides(tree, overrides)) is not None:
+                before, tree.findings = tree.findings, []
                 expand_types(tree, reading)
                 job = _checked_job(tree, reading)
+                wrong = {one.path for one in before}
+                before += (one for one in tree.findings if one.path not in wrong)
+                tree.findings = before
     elif not tree.findings:
         what = "a mapping with the keys name, targets, run and streams"
         if tree.data is None:
@@ -236,9 +235,8 @@ def changed_tree(
     JobErrors."""
     tree = read_tree(text, file)
     if isinstance(tree.data, dict) and extend(tree, Reading({}, base)):
-        defaults = defaults_of(tree)
-        apply_overrides(tree, overrides)
-        if replace_variables(tree, defaults) is not None:
+        replace_variables(tree, apply_overrides(tree, overrides))
+        if not tree.findings:
             return dict(tree.data)
     raise JobErrors(_sorted_errors(tree))
 
@@ -317,8 +315,9 @@ def _order(position: Position) -> tuple[Any, ...]:
 _EXAMPLE = "such as --set run.duration=30s"
 
 
-def apply_overrides(tree: Tree, overrides: Sequence[str]) -> None:
-    """Changes the tree; what cannot be applied becomes a finding."""
+def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Values:
+    """Change the tree, with findings; return the defaults that variables had before."""
+    defaults = defaults_of(tree)
     for number, override in enumerate(overrides, 1):
         path = override.partition("=")[0]
         is_variable = path.startswith("vars.")
@@ -328,6 +327,7 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> None:
         except Fault as fault:
             position = Position(file, None, None)
             tree.findings.append(Finding((), fault, position=position))
+    return defaults
 
 
 def _apply(tree: Tree, override: str, file: str) -> None:

@@ -25,9 +25,8 @@ Values = Mapping[str, Value]
 
 
 def replace_variables(tree: Tree, defaults: Values) -> Values | None:
-    """Write values in place of references, and take `vars` away; the values. `defaults`
-    are those of the file, before overrides. None when that is not possible: findings
-    say why."""
+    """Write values in place of references, take `vars` away and return the values; None
+    without all of them. Findings say why. `defaults` are those before overrides."""
     if KEY not in tree.data:
         return {}
     before = len(tree.findings)
@@ -39,9 +38,10 @@ def replace_variables(tree: Tree, defaults: Values) -> Values | None:
             # a reference to it is not a second fault
             values[name] = defaults.get(name) or 0
             tree.findings.append(Finding((KEY, name), fault))
+    has_all = len(tree.findings) == before
     rest = {key: value for key, value in tree.data.items() if key != KEY}
     tree.data = _replaced(tree, (), rest, values)
-    return values if len(tree.findings) == before else None
+    return values if has_all else None
 
 
 def defaults_of(tree: Tree) -> Values:

@@ -108,6 +108,8 @@ def test_a_fault_stands_where_the_reference_is_written() -> None:
     assert fault_of(JOB.replace("${branch}", "${brunch}")).startswith(
         "job.yaml:21:24: streams[0].operations[0].search.base: unknown variable"
     )
+    faults = fault_of(JOB.replace("${branch}", "(").replace("${clients}", "${client}"))
+    assert faults.count("load.clients:") == faults.count("search.base:") == 1
     needed = JOB.replace("clients: 4", "clients: null")
     assert "'clients' has no value | --var clients=VALUE" in fault_of(needed)
     job_of(needed, clients="3")
