@@ -20,6 +20,7 @@ from ldapslam.base.errors import ConfigError, ConfigErrors, JobErrors, LdapSlamE
 from ldapslam.base.files import errors_of, part_of
 from ldapslam.base.inert import inert, parse_json
 from ldapslam.base.log_format import is_json
+from ldapslam.reports.document import format_figure
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -205,13 +206,8 @@ def _hint(error: LdapSlamError) -> str | None:
 
 
 def us_text(value_us: float | None) -> str:
-    """A time for a table: three or four figures and a unit; a dash for none."""
+    """A time as in reports; a dash for none."""
     if value_us is None:
         return "–"
-    if value_us == math.inf:
-        return "no answer"
-    if value_us < 1_000:
-        return f"{value_us:.0f} µs"
-    if value_us < 1_000_000:
-        return f"{value_us / 1_000:.2f} ms"
-    return f"{value_us / 1_000_000:.2f} s"
+    is_there = value_us < math.inf
+    return f"{format_figure(value_us / 1_000)} ms" if is_there else "no answer"

@@ -7,12 +7,34 @@ them. Pure; charts are only named here, `charts` draws them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 #: What a cell means beyond its text; colour is never the only sign of it.
 GOOD, CAUTION, BAD, MUTED = "good", "caution", "bad", "muted"
+
+
+NOT_AVAILABLE = "n/a"
+NOTHING = "–"
+
+
+def format_figure(value: float, limit: float = math.nan) -> str:
+    """Return a measured value for people, rounded alike in all outputs: to four digits,
+    three below 1, or more until it is on its own side of the limit."""
+    # what arithmetic leaves behind the twelfth digit is no part of the value
+    value, limit = (float(f"{one:.12g}") for one in (value, limit))
+    digits = 0
+    if value and math.isfinite(value):
+        first = math.floor(math.log10(abs(value)))
+        digits = max(0, (2 if first < 0 else 3) - first)
+    # of a limit of nan, neither is true of any number
+    side = value < limit, value > limit
+    while ((shown := round(value, digits)) < limit, shown > limit) != side:
+        digits += 1
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +53,19 @@ class Cell:
     hint: str = ""
     #: A file in the report's folder, for HTML.
     link: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why there is no value, in short; empty where there is one."""
+        return self.hint.partition(" (")[0] if self.text == NOT_AVAILABLE else ""
+
+
+def no_value(needs: str) -> Cell:
+    """Return the cell of a value that is missing until a run has what it needs; a dash
+    where no run has it."""
+    if not needs:
+        return Cell(NOTHING, MUTED)
+    return Cell(NOT_AVAILABLE, MUTED, f"needs {needs}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +139,26 @@ def table(
     every = list(rows)
     more = len(every) - len(every[:limit])
     left_out = [f"and {more:,} more: result.json has all of them"] * (more > 0)
-    return Table(
-        name,
-        caption,
-        tuple(made for made, _ in fields),
-        tuple(tuple(cell_of(of(row)) for _, of in fields) for row in every[:limit]),
-        (*left_out, *notes),
-    )
+    columns = tuple(made for made, _ in fields)
+    cells = [tuple(cell_of(of(row)) for _, of in fields) for row in every[:limit]]
+    return table_of_cells(name, caption, columns, cells, (*left_out, *notes))
+
+
+def table_of_cells(
+    name: str,
+    caption: str,
+    columns: tuple[Column, ...],
+    rows: Sequence[tuple[Cell, ...]],
+    notes: Iterable[str] = (),
+) -> Table:
+    """A table; its notes begin with why cells have no value."""
+    why: dict[str, dict[str, None]] = {}
+    for place, made in enumerate(columns):
+        for reason in (row[place].why for row in rows if row[place].why):
+            why.setdefault(reason, {})[made.title] = None
+    reasons = "; ".join(f"{text} ({', '.join(titles)})" for text, titles in why.items())
+    missing = [f"{NOT_AVAILABLE}: {reasons}."] * bool(reasons)
+    return Table(name, caption, columns, tuple(rows), (*missing, *notes))
 
 
 def cell_of(found: Cell | str) -> Cell:
@@ -148,7 +196,12 @@ class Glance:
 
     title: str
     #: (label, value with its unit)
-    statistics: tuple[tuple[str, str], ...]
+    statistics: tuple[tuple[str, Cell], ...]
+
+
+def glance(title: str, *statistics: tuple[str, Cell | str]) -> Glance:
+    """Return a card of the first page."""
+    return Glance(title, tuple((label, cell_of(value)) for label, value in statistics))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,9 @@ from typing import Any, Protocol
 from ldapslam.base import units
 from ldapslam.base.inert import inert
 from ldapslam.jobs.fields.thresholds import (
-    PERCENTILES,
     FigureName,
     Threshold,
     parse_name,
-    samples_needed,
 )
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
@@ -28,16 +26,18 @@ from ldapslam.reports.document import (
     CAUTION,
     GOOD,
     MUTED,
+    NOT_AVAILABLE,
+    NOTHING,
     Cell,
     Field,
     Row,
+    format_figure,
+    no_value,
     number,
 )
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"
-NOT_AVAILABLE = "n/a"
-NOTHING = "–"
 #: Changes above this ratio are shown as a factor, not in per cent.
 _LARGEST_PERCENT = 3.0
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1e6
@@ -55,13 +55,9 @@ def decimal(value: float | None, digits: int = 1) -> str:
     return NOTHING if value is None else f"{value:,.{digits}f}".replace(",", THIN)
 
 
-def figure_text(value: float) -> str:
-    """Three digits behind the point, of small values three that are not 0."""
-    if float(value).is_integer() or not math.isfinite(value):
-        return decimal(value, 0)
-    if abs(value) >= 100:
-        return decimal(value, 1)
-    return decimal(value, max(3, 2 - math.floor(math.log10(abs(value)))))
+def figure_text(value: float | None, missing: str = NOTHING) -> str:
+    """A measured value, with the digits that it has everywhere."""
+    return missing if value is None else grouped(format_figure(value))
 
 
 def value_text(name: FigureName, value: float | None, *, has_unit: bool = False) -> str:
@@ -80,11 +76,20 @@ class HasValue(Protocol):
     def value(self) -> float | None: ...
 
 
-def figure_cell(name: FigureName, one: HasValue | None) -> Cell:
-    """n/a, with what it needs, where there is no value."""
-    if one is None or one.value is None:
-        return Cell(value_text(name, None), MUTED, getattr(one, "needs", ""))
-    return Cell(value_text(name, one.value))
+def figure_cell(
+    name: FigureName, one: HasValue | None, *, has_unit: bool = False
+) -> Cell:
+    """Return the cell of a figure, or of what its value needs."""
+    value, needs = (one.value if one else None), getattr(one, "needs", "")
+    return value_cell(name, value, needs, has_unit=has_unit)
+
+
+def value_cell(
+    name: FigureName, value: float | None, needs: str, *, has_unit: bool = False
+) -> Cell:
+    if value is None:
+        return no_value(grouped(needs))
+    return Cell(value_text(name, value, has_unit=has_unit))
 
 
 def figure_columns(
@@ -99,37 +104,38 @@ def figure_columns(
     return list(map(column, names))
 
 
-_LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
+_LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+ ?([a-zA-Z]+|%)(?:\W|$)", re.ASCII)
 
 
 def limit_text(threshold: Threshold, value: float | None) -> str:
-    """Return a value with its unit, which of times is that of the threshold's limit."""
+    """Return a value in the unit in which the threshold's limit is written."""
     if value is None:
         return "no data"
+    factor, unit = _of_limit(threshold)
+    return format_figure(value * factor, threshold.limit * factor) + unit
+
+
+def _of_limit(threshold: Threshold) -> tuple[float, str]:
+    """Return the factor to the unit of the limit, and that unit."""
+    written = (*_LIMIT_UNIT.findall(threshold.expression), "")[0]
     match threshold.limit_unit:
         case "us" | "s" as unit:
-            found = _LIMIT_UNIT.search(threshold.expression)
-            shown = found[1] if found else "s"
-            one = units.DURATION_UNITS[shown]
-            shown_value = value * units.DURATION_UNITS[unit] / one
-            digits = 6 if shown == "s" and 0 < abs(shown_value) < 1 else 3
-            return f"{shown_value:,.{digits}f}{shown}"
-        case "per_s":
-            return f"{value:,.1f}/s"
+            shown = written if written in ("ns", "us", "ms") else "s"
+            factor = units.DURATION_UNITS[unit] / units.DURATION_UNITS[shown]
+            return factor, f" {shown}"
         case "bytes" | "bytes_per_s" as unit:
             per = unit.removeprefix("bytes").replace("_per_", "/")
-            return f"{units.format_size(round(value))}{per}"
-        case "count":
-            return f"{value:,.0f}"
-    is_share = threshold.limit_unit == "share" or "%" in threshold.expression
-    return f"{value * 100:.4g}%" if is_share else f"{value:,.4g}"
+            return 1 / units.SIZE_UNITS[written], f" {written}{per}"
+        case "per_s":
+            return 1, "/s"
+    return (100, "%") if written == "%" else (1, "")
 
 
-def milliseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
-    """A duration in ms to the us, which is what histograms resolve."""
-    if value_us is None:
-        return missing
-    return f"<{THIN}0.001" if 0 < value_us < 1 else decimal(value_us / 1000, 3)
+def milliseconds(value_us: float | None) -> str:
+    """A duration in ms; histograms resolve 1 us."""
+    if value_us is not None and 0 < value_us < 1:
+        return f"<{THIN}0.001"
+    return figure_text(value_us and value_us / 1000)
 
 
 def signed(value: float, digits: int = 1) -> str:
@@ -140,8 +146,10 @@ def signed(value: float, digits: int = 1) -> str:
     return f"{'+' if value > 0 else MINUS}{text}"
 
 
-def percent(share: float | None, digits: int = 2) -> str:
-    return NOTHING if share is None else decimal(share * 100, digits)
+def percent(share: float | None, digits: int | None = None) -> str:
+    """In %; `digits` of shares that no other output shows."""
+    value = None if share is None else share * 100
+    return figure_text(value) if digits is None else decimal(value, digits)
 
 
 def changes(
@@ -222,12 +230,6 @@ SHOWN = ("p50", "p90", "p95", "p99", "p99_9")
 #: In those of operations that have enough requests for it.
 RARE = "p99_99"
 
-_NO_ANSWER = (
-    f"{NOT_AVAILABLE} also where the statistic depends on requests that had no answer: "
-    "they rank above every value."
-)
-
-
 #: A row of a table of times ends in the times.
 TimesRow = tuple[Any, ...]
 
@@ -243,43 +245,13 @@ def times_columns(names: Iterable[str] = SHOWN) -> list[Field[TimesRow]]:
     return [counts, *map(statistic, ("mean", *names, "max"))]
 
 
-def statistic_cell(times: Distribution, name: str) -> Cell:
+def statistic_cell(times: Distribution, name: str, unit: str = "") -> Cell:
     """One of STATISTICS."""
-    value_us = statistic_us(times, name)
+    known = times.percentiles_us
+    value_us = known[name] if name in known else getattr(times, f"{name}_us")
     if value_us is not None:
-        return Cell(milliseconds(value_us))
-    if not times.sample:
-        return Cell(NOTHING, MUTED, "no values")
-    if name in PERCENTILES or times.unanswered or times.overflow:
-        return Cell(NOT_AVAILABLE, MUTED, grouped(f"needs {times.needs(name)}"))
-    return Cell(NOTHING, MUTED)
-
-
-def statistic_us(times: Distribution, name: str) -> float | None:
-    """The same as a number."""
-    if name in PERCENTILES:
-        return times.percentiles_us[name]
-    value_us: float | None = getattr(times, f"{name}_us")
-    return value_us
-
-
-def missing(
-    shown: Sequence[Distribution], names: Sequence[str] = SHOWN
-) -> tuple[str, ...]:
-    """What the n/a of a table of these percentiles mean."""
-    notes = []
-    needed = {name: samples_needed(PERCENTILES[name]) for name in names}
-    if any(0 < times.sample < max(needed.values()) for times in shown):
-        each = (
-            f"{name.replace('_', '.')} n ≥ {count(n)}" for name, n in needed.items()
-        )
-        notes.append(
-            f"{NOT_AVAILABLE}: too few values. A percentile needs ten values above it: "
-            f"{', '.join(each)}."
-        )
-    if any(times.unanswered for times in shown):
-        notes.append(_NO_ANSWER)
-    return tuple(notes)
+        return Cell(milliseconds(value_us) + unit)
+    return no_value(grouped(times.needs(name)))
 
 
 def flattened(

@@ -26,7 +26,7 @@ from ldapslam.reports.comparing.making import (
     instead_of,
     shows_before,
 )
-from ldapslam.reports.document import Table, column, number, table
+from ldapslam.reports.document import NOTHING, Table, column, number, table
 from ldapslam.reports.figures import (
     METRICS,
     Figure,
@@ -36,7 +36,7 @@ from ldapslam.reports.figures import (
     readings_of,
 )
 from ldapslam.reports.model import Summary
-from ldapslam.reports.typeset import NOTHING, value_text
+from ldapslam.reports.typeset import value_text
 from ldapslam.studies.gate import mean_of_runs
 
 SCHEMA = "ldapslam-baseline/1"

@@ -25,6 +25,7 @@ from ldapslam.reports.document import (
     Glance,
     Table,
     column,
+    glance,
     number,
     section,
     table,
@@ -43,6 +44,7 @@ from ldapslam.reports.result import facts_in
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.typeset import (
     count,
+    figure_cell,
     figure_columns,
     grouped,
     percent,
@@ -231,7 +233,7 @@ def capacity_document(answer: CapacityAnswer) -> Document:
         ),
         cautions=_cautions(answer),
         glance=(
-            Glance(answer.label, ((held, capacity), (not_held, above))),
+            glance(answer.label, (held, capacity), (not_held, above)),
             *_at_capacity(answer),
         ),
         facts=_facts(answer),
@@ -252,11 +254,10 @@ def _at_capacity(answer: CapacityAnswer) -> Iterator[Glance]:
         return
     for title in run.operations[:_CARDS]:
         figures = [(one, run.readings.get(one.of(title))) for one in answer.metrics]
-        statistics = tuple(
-            (name.words, value_text(name, one.value if one else None, has_unit=True))
-            for name, one in figures
+        cells = (
+            (name.words, figure_cell(name, one, has_unit=True)) for name, one in figures
         )
-        yield Glance(f"{title} at the capacity", statistics)
+        yield glance(f"{title} at the capacity", *cells)
 
 
 def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:

@@ -21,26 +21,27 @@ from ldapslam.reports.document import (
     BAD,
     GOOD,
     MUTED,
+    NOT_AVAILABLE,
+    NOTHING,
     Cell,
     ChartPlace,
     Document,
     Field,
     Table,
     column,
+    no_value,
     number,
     section,
     table,
 )
 from ldapslam.reports.figures import Figure, metric_of
 from ldapslam.reports.typeset import (
-    NOT_AVAILABLE,
-    NOTHING,
     changes,
     figure_columns,
     minute_utc,
     number_of,
     seconds,
-    value_text,
+    value_cell,
     verdict_cell,
 )
 from ldapslam.studies.baseline import Baseline, figures_of
@@ -543,8 +544,8 @@ def _figures(answer: Answer) -> Table:
         answer.figures,
         column("Operation", lambda one: one.name.title),
         column("Metric", lambda one: one.name.heading),
-        number("old", lambda one: _value(one, one.old)),
-        number("new", lambda one: _value(one, one.new)),
+        number("old", lambda one: value_cell(one.name, one.old, one.needs)),
+        number("new", lambda one: value_cell(one.name, one.new, one.needs)),
         number("change (95 %)", _change_cell),
         number(
             f"after {answer.unit}",
@@ -623,16 +624,8 @@ def _found_by(one: Rehearsed) -> str:
     return ", ".join(found) or NOTHING
 
 
-def _value(one: JudgedFigure, value: float | None) -> Cell:
-    if value is None:
-        return Cell(NOT_AVAILABLE, MUTED, one.needs)
-    return Cell(value_text(one.name, value))
-
-
-def _change_cell(one: JudgedFigure) -> Cell:
-    if one.change is None:
-        return Cell(NOT_AVAILABLE, MUTED, one.needs)
-    return Cell(_change_text(one))
+def _change_cell(one: JudgedFigure) -> Cell | str:
+    return no_value(one.needs) if one.change is None else _change_text(one)
 
 
 def _change_text(one: JudgedFigure) -> str:

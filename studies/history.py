@@ -28,6 +28,7 @@ from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.document import (
     BAD,
     GOOD,
+    NOTHING,
     Cell,
     ChartPlace,
     Document,
@@ -48,7 +49,6 @@ from ldapslam.reports.figures import (
 )
 from ldapslam.reports.rules.steps import step_places
 from ldapslam.reports.typeset import (
-    NOTHING,
     changes,
     figure_columns,
     minute_utc,

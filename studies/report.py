@@ -16,6 +16,8 @@ from ldapslam.base.files import part_of
 from ldapslam.jobs.fields.thresholds import FigureName
 from ldapslam.reports.document import (
     MUTED,
+    NOT_AVAILABLE,
+    NOTHING,
     Blocks,
     Cell,
     ChartPlace,
@@ -24,15 +26,13 @@ from ldapslam.reports.document import (
     Glance,
     Table,
     column,
+    glance,
     number,
     section,
     table,
 )
 from ldapslam.reports.figures import ERRORS, METRICS, THROUGHPUT, point_of
 from ldapslam.reports.typeset import (
-    NOT_AVAILABLE,
-    NOTHING,
-    decimal,
     figure_cell,
     figure_columns,
     figure_text,
@@ -246,11 +246,9 @@ def _glance(answer: Answer) -> tuple[Glance, ...]:
         ]
         if found:
             best, label = max(found, key=lambda pair: pair[0])
-            at = (
-                ("highest throughput", value_text(THROUGHPUT, best, has_unit=True)),
-                ("at", label),
-            )
-            glances.append(Glance(title, at))
+            highest = value_text(THROUGHPUT, best, has_unit=True)
+            at = ("highest throughput", highest), ("at", label)
+            glances.append(glance(title, *at))
     return tuple(glances)
 
 
@@ -424,7 +422,7 @@ def _throughput(row: tuple[PointAnswer, Run]) -> str:
     """Return the throughput of a run of one operation."""
     run = row[1]
     found = (run.figures.get(THROUGHPUT.of(title).name) for title in run.operations)
-    return decimal(next(found, None))
+    return figure_text(next(found, None))
 
 
 def _chart(answer: Answer, place: ChartPlace) -> str:

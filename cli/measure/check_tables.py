@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ldapslam.cli.console import us_text
 from ldapslam.cli.measure.check_samples import Met
 from ldapslam.jobs.fields.result_codes import code_name, code_title
-from ldapslam.reports.document import Field, Table, column, number, table
-from ldapslam.reports.typeset import NOTHING, count, decimal
+from ldapslam.reports.document import NOTHING, Field, Table, column, number, table
+from ldapslam.reports.typeset import count, decimal
 
 _SUCCESS = 0
 _REFUSED_LATE = (16, 18)

@@ -26,24 +26,19 @@ from ldapslam.reports.document import (
     BAD,
     CAUTION,
     MUTED,
+    NOTHING,
     Cell,
     Field,
     Table,
     column,
+    no_value,
     number,
     table,
 )
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.bulk_imports import compared
-from ldapslam.reports.typeset import (
-    NOT_AVAILABLE,
-    NOTHING,
-    changes,
-    decimal,
-    value_text,
-    verdict_cell,
-)
+from ldapslam.reports.typeset import changes, decimal, value_text, verdict_cell
 
 _RUNS = (
     "Sample: the runs. Values are geometric means of runs (of errors: means). "
@@ -192,8 +187,9 @@ def _samples(comparison: Comparison) -> dict[str, str]:
     return {name: text for name, text in texts.items() if name in samples}
 
 
-#: Heading, side, figure, value, finding; of the baseline without a finding.
-_Row = tuple[str, str, FigureName, Measured, Finding | None]
+#: Heading, side, figure, value, finding, what a value needs; of the baseline without a
+#: finding.
+_Row = tuple[str, str, FigureName, Measured, Finding | None, str]
 
 
 def _figures(comparison: Comparison) -> list[Table]:
@@ -206,8 +202,9 @@ def _figures(comparison: Comparison) -> list[Table]:
         ours = [one for one in comparison.findings if one.name.title == title]
         for name in dict.fromkeys(one.name for one in ours):
             of_name = [one for one in ours if one.name == name]
-            rows.append((name.heading, base, name, of_name[0].old, None))
-            rows += [("", one.side, name, one.new, one) for one in of_name]
+            first, needs = of_name[0], of_name[0].needs
+            rows.append((name.heading, base, name, first.old, None, needs))
+            rows += [("", one.side, name, one.new, one, one.needs) for one in of_name]
         made.append(_figures_of(title, base, rows))
     notes = *_samples(comparison).values(), _FAMILY.format(tests=comparison.tests)
     return [*made[:-1], *(replace(last, notes=notes) for last in made[-1:])]
@@ -223,7 +220,7 @@ def _figures_of(title: str, baseline: str, rows: Sequence[_Row]) -> Table:
         rows,
         column("Metric", lambda row: row[0]),
         column("", lambda row: row[1]),
-        number("value (95 %)", lambda row: _value(row[2], row[3])),
+        number("value (95 %)", lambda row: _value(row[2], row[3], row[5])),
         judged("change (95 %)", _change),
         judged("adj. p", _p),
         column("Finding", lambda row: _verdict(row[4]) if row[4] else ""),
@@ -231,10 +228,10 @@ def _figures_of(title: str, baseline: str, rows: Sequence[_Row]) -> Table:
     )
 
 
-def _value(name: FigureName, value: Measured) -> Cell:
-    text = value_text(name, value.value)
+def _value(name: FigureName, value: Measured, needs: str) -> Cell:
     if value.value is None:
-        return Cell(text, MUTED)
+        return no_value(needs)
+    text = value_text(name, value.value)
     if value.interval is None:
         return Cell(text)
     low, high = (value_text(name, end) for end in value.interval[1:])
@@ -243,7 +240,7 @@ def _value(name: FigureName, value: Measured) -> Cell:
 
 def _change(finding: Finding) -> Cell | str:
     if finding.change is None:
-        return Cell(NOT_AVAILABLE if finding.needs else NOTHING, MUTED)
+        return no_value(finding.needs)
     change = finding.change
     width = abs(change.high - change.low) * 100
     digits = 2

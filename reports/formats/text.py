@@ -33,7 +33,7 @@ def render_text(document: Document) -> str:
     width = max(len(one.title) for one in document.glance) if document.glance else 0
     lines += [
         f"{one.title:<{width}}  "
-        + ", ".join(f"{label} {value}" for label, value in one.statistics)
+        + ", ".join(f"{label} {_with_why(cell)}" for label, cell in one.statistics)
         for one in document.glance
     ]
     width = max(len(name) for name, _ in document.facts)
@@ -47,6 +47,10 @@ def render_text(document: Document) -> str:
             lines += ["", "", "APPENDIX"]
         lines += _section(section)
     return plain("\n".join(lines)) + "\n"
+
+
+def _with_why(cell: Cell) -> str:
+    return f"{cell.text} ({cell.why})" if cell.why else cell.text
 
 
 def headline(document: Document) -> str:

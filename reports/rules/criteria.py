@@ -35,6 +35,7 @@ from ldapslam.reports.collect.telemetry import subjects_of
 from ldapslam.reports.collect.timeline import NS_PER_S, IntervalState
 from ldapslam.reports.collect.totals import OperationTotals, ServerTotals
 from ldapslam.reports.distribution import us_of
+from ldapslam.reports.document import format_figure
 from ldapslam.reports.figures import LONGER, Figure, Range, matching
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import (
@@ -275,7 +276,7 @@ def _judge_hold(
         detail, remedy = "the generator was at fault", sooner(evidence)
     return known._replace(
         outcome=Outcome.UNCERTAIN,
-        range=f"up to {at_most_s:.4g} s",
+        range=f"up to {format_figure(at_most_s)} s",
         detail=detail,
         remedy=remedy,
     )
@@ -284,12 +285,14 @@ def _judge_hold(
 def _by_stretch(threshold: Threshold, missed_s: float, at_most_s: float) -> Judged:
     """Judge a threshold with `for` by how long it was, and may have been, missed."""
     hold_s = threshold.hold_ns / NS_PER_S
-    shown = f"missed for {missed_s:.4g} s at a stretch"
+    shown = f"missed for {format_figure(missed_s)} s at a stretch"
     if at_most_s < hold_s:
         return Judged(Outcome.MET, missed_s, shown, "")
     if missed_s >= hold_s:
         return Judged(Outcome.MISSED, missed_s, shown, "")
-    return Judged(Outcome.UNCERTAIN, missed_s, shown, f"up to {at_most_s:.4g} s")
+    return Judged(
+        Outcome.UNCERTAIN, missed_s, shown, f"up to {format_figure(at_most_s)} s"
+    )
 
 
 def _longer_intervals(

@@ -43,6 +43,7 @@ from ldapslam.reports.collect.totals import (
     unanswered,
 )
 from ldapslam.reports.distribution import us_of
+from ldapslam.reports.document import format_figure
 from ldapslam.reports.figures import LONGER, Figure, Range
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.typeset import limit_text
@@ -448,7 +449,9 @@ class OperationRange:
             )
         tells = self._narrowed_by
         if tells == LONGER and not math.isinf(most):
-            tells = f"the stream offers {most:,.1f}/s: ask for some percent less"
+            tells = (
+                f"the stream offers {format_figure(most)}/s: ask for some percent less"
+            )
         low, high, best = max(0.0, found.low), min(high, most), min(best, most)
         return Range(low, high, value, best, narrowed_by=tells)
 
@@ -473,7 +476,9 @@ class OperationRange:
             low = best = 0.0
         elif lag_ns := self._totals.union("send_lag", OUTCOMES).mean():
             low, best = max(0.0, low - lag_ns / 1000), max(0.0, best - lag_ns / 1000)
-            limits.append(f"the send lag was {lag_ns / 1e6:.3f}ms on average")
+            limits.append(
+                f"the send lag was {format_figure(lag_ns / 1e6)} ms on average"
+            )
         return Range(low, high, best, value, narrowed_by=self._narrowed_by)
 
 
@@ -490,4 +495,4 @@ def _range(low: float, high: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:.3g}%"
+    return f"{format_figure(share * 100)}%"

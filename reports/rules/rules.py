@@ -33,6 +33,7 @@ from ldapslam.reports.collect.totals import (
     OperationTotals,
     counter_title,
 )
+from ldapslam.reports.document import format_figure
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.reconciliation import restarted, unread
 from ldapslam.reports.rules.steady import steady_findings
@@ -122,11 +123,11 @@ def _rule(
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:.5g}%"
+    return f"{format_figure(share * 100)}%"
 
 
 def _ms(value_ns: float) -> str:
-    return f"{value_ns / _NS_PER_MS:,.3f} ms"
+    return f"{format_figure(value_ns / _NS_PER_MS)} ms"
 
 
 def _listed(items: Sequence[str], limit: int = 4) -> str:
@@ -186,7 +187,7 @@ def _intervals_complete(evidence: Evidence) -> Finding:
     passed = share <= limit and not (found.undrained and is_open)
     text = _listed(observed)
     if share:
-        text += f"; {share * 100:.3g}% of those measured"
+        text += f"; {_percent(share)} of those measured"
     return Finding(f"≤ {_percent(limit)} missing", text or "0", passed)
 
 

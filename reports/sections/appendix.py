@@ -21,6 +21,7 @@ from ldapslam.reports.charts.chart_data import STRIPS, strip_percentile
 from ldapslam.reports.collect.timeline import NS_PER_S, Series
 from ldapslam.reports.document import (
     BAD,
+    NOTHING,
     Blocks,
     Cell,
     ChartPlace,
@@ -38,7 +39,6 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.streams import AgentSummary
 from ldapslam.reports.typeset import (
-    NOTHING,
     compared,
     count,
     counted,
@@ -303,7 +303,7 @@ def _start(summary: Summary) -> Table:
         "start_error clock_offset clock_step",
         number(
             "offset known within (± ms)",
-            lambda one: milliseconds(one.facts.clock_offset_bound_us, NOTHING),
+            lambda one: milliseconds(one.facts.clock_offset_bound_us),
         ),
         number("intervals", lambda one: count(len(one.totals.seen))),
         number("missing", lambda one: counted(summary.completeness.missing[one.name])),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from ldapslam.reports.collect.job_notes import Import, imports_of
-from ldapslam.reports.document import Blocks, Table, column, number, table
+from ldapslam.reports.document import NOTHING, Blocks, Table, column, number, table
 from ldapslam.reports.model import Summary
-from ldapslam.reports.typeset import NOTHING, count, decimal
+from ldapslam.reports.typeset import count, decimal
 from ldapslam.results.facts import Said
 
 _MADE_BY = (

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ldapslam.jobs.fields.thresholds import (
-    PERCENTILES,
     STATISTICS,
+    FigureName,
     parse_name,
     parse_threshold,
 )
@@ -29,24 +28,28 @@ from ldapslam.reports.document import (
     BAD,
     GOOD,
     MUTED,
+    NOT_AVAILABLE,
+    NOTHING,
     Blocks,
     Cell,
     ChartPlace,
     Column,
     Document,
     Field,
-    Glance,
     Paragraph,
     Section,
     Table,
     cell_of,
     column,
+    glance,
+    no_value,
     number,
     section,
     table,
+    table_of_cells,
     with_texts,
 )
-from ldapslam.reports.figures import ERRORS, GOODPUT, THROUGHPUT
+from ldapslam.reports.figures import ERRORS, GOODPUT, THROUGHPUT, Readings, readings_of
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
@@ -56,21 +59,19 @@ from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.sections.facts import facts
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import (
-    NOT_AVAILABLE,
-    NOTHING,
     RARE,
     SHOWN,
     count,
     decimal,
+    figure_cell,
+    figure_text,
     grouped,
     milliseconds,
-    missing,
     number_of,
     percent,
     seconds,
     signed,
     statistic_cell,
-    statistic_us,
     time_of_day,
     times_columns,
 )
@@ -112,9 +113,9 @@ def _document(summary: Summary) -> Document:
         reasons=tuple(grouped(reason) for reason in summary.reasons),
         cautions=_cautions(summary),
         glance=tuple(
-            Glance(
+            glance(
                 one.title,
-                bulk_imports.glance(summary, one.stream) or _glance(summary, one),
+                *(bulk_imports.glance(summary, one.stream) or _glance(summary, one)),
             )
             for one in summary.operations
         ),
@@ -269,7 +270,9 @@ def _judged_statistics(
     return [name for name in STATISTICS if name in named]
 
 
-def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], ...]:
+def _glance(
+    summary: Summary, one: OperationSummary
+) -> tuple[tuple[str, Cell | str], ...]:
     judged = _judged_statistics(summary, (one,))
     # a card has no room for more
     names = {"p50", *judged[-2:]}
@@ -277,18 +280,21 @@ def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], .
         names.add("p99")
     times, of_which = _shown_times(one), " of expected results" * _is_of_expected(one)
     shown = [
-        (f"{name.replace('_', '.')}{of_which}", _with_ms(times, name))
+        (f"{name.replace('_', '.')}{of_which}", statistic_cell(times, name, " ms"))
         for name in STATISTICS
         if name in names
     ]
-    rate = ("throughput", _per_s(one.throughput_per_s))
-    if _has_goodput(one):
-        rate = ("goodput", _per_s(one.goodput_per_s))
+    figures = readings_of(summary.figures)
+
+    def statistic(name: FigureName) -> tuple[str, Cell]:
+        cell = figure_cell(name, figures[name.of(one.title)], has_unit=True)
+        return name.words, cell
+
     return (
-        rate,
+        statistic(GOODPUT if _has_goodput(one) else THROUGHPUT),
         *(shown if one.has_responses else ()),
         *[(PER_SEARCH, requests.entries_per_search(one))] * (one.kind == "search"),
-        ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
+        statistic(ERRORS),
     )
 
 
@@ -316,26 +322,6 @@ def _has_goodput(one: OperationSummary) -> bool:
 
 
 PER_SEARCH = "entries per search"
-_NO_SUCCESS = f"{NOTHING} (no success)"
-
-
-def _per_s(rate: float | None) -> str:
-    """With three digits at least."""
-    digits = 0 if rate is None or rate >= 100 else 1 if rate >= 10 else 2
-    return _with_unit(rate, digits, "/s")
-
-
-def _with_unit(value: float | None, digits: int, unit: str) -> str:
-    return NOTHING if value is None else f"{decimal(value, digits)}{unit}"
-
-
-def _with_ms(times: Distribution, name: str) -> str:
-    """Or why there is none."""
-    if (value_us := statistic_us(times, name)) is not None:
-        return f"{milliseconds(value_us)} ms"
-    if not times.sample:
-        return _NO_SUCCESS
-    return grouped(f"{NOT_AVAILABLE}: needs {times.needs(name)}")
 
 
 def _thresholds(summary: Summary) -> Table:
@@ -437,31 +423,22 @@ def _results(summary: Summary) -> Blocks:
     expected: Field[OperationSummary]
     expected = number("expected", lambda one: count(one.counts["expected"]))
     goodput: Field[OperationSummary]
-    goodput = number(GOODPUT.heading, lambda one: decimal(one.goodput_per_s))
+    goodput = number(GOODPUT.heading, lambda one: figure_text(one.goodput_per_s))
     headline = table(
         "headline",
         "Measure phase, response time of successes",
         summary.operations,
         column("Operation", lambda one: one.title),
-        number(THROUGHPUT.heading, lambda one: decimal(one.throughput_per_s)),
+        number(THROUGHPUT.heading, lambda one: figure_text(one.throughput_per_s)),
         *[goodput] * any(_has_goodput(one) for one in summary.operations),
         number("succeeded", lambda one: count(one.counts["succeeded"])),
         *[expected] * any(one.counts["expected"] for one in summary.operations),
         number(
             ERRORS.heading,
-            lambda one: Cell(
-                percent(one.error_share, 3), BAD if one.error_share else ""
-            ),
+            lambda one: Cell(percent(one.error_share), BAD if one.error_share else ""),
         ),
         *map(statistic, shown),
-        notes=(
-            *missing(
-                [_shown_times(one) for one in summary.timed],
-                [name for name in shown if name in PERCENTILES],
-            ),
-            *_expected_only(summary),
-            *_of_delivered(summary),
-        ),
+        notes=(*_expected_only(summary), *_of_delivered(summary)),
     )
     return _thresholds(summary), headline, _streams(summary), _throughput(summary)
 
@@ -544,10 +521,10 @@ def _trends(summary: Summary) -> Table:
         summary.trends,
         column("Figure", lambda one: f"{one.subject} {one.metric.replace('_', ' ')}"),
         column("Unit", lambda one: one.unit),
-        number("at the start", lambda one: _of_size(one.start)),
+        number("at the start", lambda one: figure_text(one.start)),
         number("change (%)", _drift),
         column("Range (95%)", _drift_range),
-        number("per hour", lambda one: _of_size(one.per_hour)),
+        number("per hour", lambda one: figure_text(one.per_hour)),
         column("Steps", _steps_of),
         notes=(
             "Change: of the line of Theil and Sen over the whole phase, of what it is "
@@ -572,15 +549,10 @@ def _drift_range(one: Trend) -> str:
 
 def _steps_of(one: Trend) -> str:
     return "; ".join(
-        f"at {seconds(step.at_s)}: {_of_size(step.before)} → {_of_size(step.after)}"
+        f"at {seconds(step.at_s)}: {figure_text(step.before)} → "
+        f"{figure_text(step.after)}"
         for step in one.steps
     )
-
-
-def _of_size(value: float) -> str:
-    """With four digits or so."""
-    size = abs(value)
-    return decimal(value, 0 if size >= 1000 else 1 if size >= 100 else 3)
 
 
 def _queues(summary: Summary) -> ChartPlace | None:
@@ -643,10 +615,8 @@ def _times(summary: Summary) -> Blocks:
 
 
 def _times_in_detail(summary: Summary) -> Blocks:
-    shown = [times for one in summary.timed for times in one.times.values()]
-    tables = [_times_table(one) for one in summary.timed]
-    last = (replace(one, notes=missing(shown)) for one in tables[-1:])
-    return (*tables[:-1], *last)
+    figures = readings_of(summary.figures)
+    return tuple(_times_table(one, figures) for one in summary.timed)
 
 
 def _shown(operations: Sequence[OperationSummary]) -> str:
@@ -680,14 +650,14 @@ def _servers_table(one: OperationSummary) -> Table:
             for metric, times in each.times.items()
         ],
         column("Server", lambda row: row[0].uri),
-        number(THROUGHPUT.heading, lambda row: decimal(row[0].throughput_per_s)),
-        number(ERRORS.heading, lambda row: percent(row[0].error_share, 3)),
+        number(THROUGHPUT.heading, lambda row: figure_text(row[0].throughput_per_s)),
+        number(ERRORS.heading, lambda row: percent(row[0].error_share)),
         column("Time (ms)", lambda row: row[1].replace("_", " ")),
         *times_columns(),
     )
 
 
-def _times_table(one: OperationSummary) -> Table:
+def _times_table(one: OperationSummary, figures: Readings) -> Table:
     rows: list[tuple[Cell, ...]] = []
     is_rare_known = one.times["response_time"].percentiles_us[RARE] is not None
     names = (*SHOWN, RARE) if is_rare_known else SHOWN
@@ -698,26 +668,32 @@ def _times_table(one: OperationSummary) -> Table:
         cells = (of((times,)) for _, of in columns)
         rows.append((Cell(metric.replace("_", " ")), *map(cell_of, cells)))
         if metric == "response_time":
-            rows.append(_interval_row(times, names))
-    return Table(
+            needs = {
+                name: figures[parse_name(name).of(one.title)].needs for name in names
+            }
+            rows.append(_interval_row(times, needs))
+    return table_of_cells(
         f"times-{one.stream}-{one.operation}",
         one.title,
         (Column("Time", "ms"), *(column for column, _ in columns)),
-        tuple(rows),
+        rows,
     )
 
 
-def _interval_row(times: Distribution, names: Sequence[str]) -> tuple[Cell, ...]:
-    texts = ["95% confidence interval", "", ""]
-    for name in names:
-        interval = times.ci95_us[name]
-        text = NOTHING
-        if interval is not None and interval[1] is None:
-            text = f"≥ {milliseconds(interval[0])}"
-        elif interval is not None:
-            text = f"{milliseconds(interval[0])} – {milliseconds(interval[1])}"
-        texts.append(text)
-    return tuple(Cell(text, MUTED) for text in (*texts, ""))
+def _interval_row(times: Distribution, needs: Mapping[str, str]) -> tuple[Cell, ...]:
+    """`needs`: by percentile."""
+
+    def cell(name: str) -> Cell:
+        if (interval := times.ci95_us[name]) is None:
+            return no_value(grouped(needs[name]))
+        low, high = interval
+        if high is None:
+            return Cell(f"≥ {milliseconds(low)}", MUTED)
+        return Cell(f"{milliseconds(low)} – {milliseconds(high)}", MUTED)
+
+    empty = Cell("")
+    title = Cell("95% confidence interval", MUTED)
+    return title, empty, empty, *map(cell, needs), empty
 
 
 #: More rows would hide the rest of the report; result.json has all of them.

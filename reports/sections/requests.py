@@ -10,6 +10,7 @@ from ldapslam.reports.collect.totals import counter_title
 from ldapslam.reports.document import (
     BAD,
     MUTED,
+    NOTHING,
     Blocks,
     Cell,
     ChartPlace,
@@ -25,11 +26,10 @@ from ldapslam.reports.rules.reconciliation import Line
 from ldapslam.reports.streams import OperationSummary, StreamSummary
 from ldapslam.reports.typeset import (
     MINUS,
-    NOTHING,
     count,
     counted,
     decimal,
-    missing,
+    figure_text,
     percent,
     times_columns,
 )
@@ -110,7 +110,7 @@ def _requests(summary: Summary) -> Table:
 def entries_per_search(one: OperationSummary) -> str:
     if one.kind != "search" or not one.counts["completed"]:
         return NOTHING
-    return decimal(one.counts["entries"] / one.counts["completed"], 2)
+    return figure_text(one.counts["entries"] / one.counts["completed"])
 
 
 def _unsent(summary: Summary) -> Table:
@@ -142,7 +142,7 @@ def _times(summary: Summary) -> Table:
         for outcome, times in one.outcome_times.items()
         for metric, distribution in times.items()
     ]
-    notes = list(missing([distribution for *_, distribution in rows]))
+    notes = []
     if any(outcome in ("timed_out", "unresolved") for _, outcome, *_ in rows):
         notes.append(
             "Of requests without an answer: up to when they were given up. They are "
@@ -359,7 +359,6 @@ def connections(summary: Summary) -> Blocks:
         notes=(
             "TCP: until connected. TLS: the handshake, StartTLS included. Bind: until "
             "the response. No set-up is part of an operation's times.",
-            *missing([times for _, _, times in shown]),
         ),
     )
     return counts, set_up

@@ -17,6 +17,7 @@ from ldapslam.reports.collect.telemetry import (
 from ldapslam.reports.document import (
     BAD,
     MUTED,
+    NOTHING,
     Blocks,
     Cell,
     ChartPlace,
@@ -30,11 +31,10 @@ from ldapslam.reports.figures import Figure
 from ldapslam.reports.model import Summary
 from ldapslam.reports.streams import OperationSummary
 from ldapslam.reports.typeset import (
-    NOTHING,
     count,
     counted,
     decimal,
-    missing,
+    figure_text,
     percent,
     times_columns,
 )
@@ -107,7 +107,6 @@ def _propagation(
             "word of it from the replica. Of these operations, service time is the "
             "same.",
             *[_POLLED] * any(probe.poll_s for probe in probes),
-            *missing([times for *_, times in rows]),
         ),
     )
 
@@ -360,9 +359,4 @@ def _value(each: MetricSummary, value: float | None) -> str:
 
 
 def _number(each: MetricSummary, value: float | None) -> str:
-    """As many digits as tell statistics of very different sizes apart."""
-    if value is None:
-        return NOTHING
-    value /= _unit(each)[0]
-    digits = 0 if abs(value) >= 1000 or value == int(value) else 3
-    return decimal(value, digits)
+    return figure_text(None if value is None else value / _unit(each)[0])

@@ -16,14 +16,14 @@ from ldapslam.reports.formats.render import FILES
     ("value_us", "text"),
     [
         (None, "–"),
-        (0.4, "0 µs"),
-        (999.4, "999 µs"),
-        (1_500, "1.50 ms"),
-        (999_999, "1000.00 ms"),
-        (2_340_000, "2.34 s"),
+        (0.4, "0.0004 ms"),
+        (999.4, "0.999 ms"),
+        (1_500, "1.5 ms"),
+        (999_999, "1,000 ms"),
+        (2_340_000, "2,340 ms"),
     ],
 )
-def test_a_time_is_shown_in_a_fitting_unit(value_us: float | None, text: str) -> None:
+def test_a_time_is_shown_as_in_reports(value_us: float | None, text: str) -> None:
     assert us_text(value_us) == text
 
 

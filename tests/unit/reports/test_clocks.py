@@ -143,19 +143,19 @@ def rule(summary: Summary) -> tuple[bool, str, str]:
 
 def test_clocks_that_part_slowly_are_judged_by_how_far_they_went() -> None:
     # of intervals of 1 s: a tenth is 100 ms
-    limit = "within ±5.000 ms at the start, 100.000 ms apart later"
-    start = "±0.250 ms (load2) at the start"
+    limit = "within ±5 ms at the start, 100 ms apart later"
+    start = "±0.25 ms (load2) at the start"
     near = rule(summary_with([11_000.0 * n for n in range(10)]))
-    assert near == (True, limit, f"{start}, 99.050 ms (load1) later")
+    assert near == (True, limit, f"{start}, 99.05 ms (load1) later")
     far = rule(summary_with([11_200.0 * n for n in range(10)]))
-    assert far == (False, limit, f"{start}, 100.850 ms (load1) later")
+    assert far == (False, limit, f"{start}, 100.8 ms (load1) later")
 
 
 def test_the_job_sets_how_far_clocks_may_go() -> None:
     steps_us = [11_200.0 * n for n in range(10)]
     summary = summary_with(steps_us, validity={"clock_deviation": "20%"})
     assert rule(summary)[0]
-    assert "200.000 ms apart later" in rule(summary)[1]
+    assert "200 ms apart later" in rule(summary)[1]
 
 
 def test_the_report_shows_clocks_over_the_run_and_their_steps() -> None:
@@ -175,7 +175,7 @@ def test_the_report_shows_clocks_over_the_run_and_their_steps() -> None:
 
 def test_a_run_that_was_not_sampled_is_judged_as_it_was() -> None:
     summary = summary_of(Scenario())
-    assert rule(summary) == (True, "within ±5.000 ms", "±0.250 ms (load2)")
+    assert rule(summary) == (True, "within ±5 ms", "±0.25 ms (load2)")
     assert "all through the run" not in render_text(document(summary))
     assert summary.clocks == {}
 

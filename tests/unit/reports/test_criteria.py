@@ -521,7 +521,7 @@ OPERATIONS = [
         state=waited(6_000, 6_200, after_ms=4_000),
     ),
     case(
-        *("nobody tried after a failed attempt", "INVALID", "to 4.000s"),
+        *("nobody tried after a failed attempt", "INVALID", "to 4 s"),
         *("*.*.outage.longest < 2s", "*.*.outage.share < 30%"),
         state=waited(5_000, 9_000, through_ms=5_250),
     ),
@@ -530,7 +530,7 @@ OPERATIONS = [
         state={**waited(5_000, 8_000), 6: {}, 7: {}},
     ),
     case(
-        *("back before it was noticed", "INVALID", "to 2.050s"),
+        *("back before it was noticed", "INVALID", "to 2.05 s"),
         *("*.*.outage.longest < 2.02s", SOME),
         state=waited(5_000, 7_050, through_ms=7_000),
     ),
@@ -777,7 +777,7 @@ SERVERS = [
         stream=TWO,
     ),
     case(
-        *("a low rate", "FAIL", "was 100.0/s of load.search at ldap://b"),
+        *("a low rate", "FAIL", "was 100/s of load.search at ldap://b"),
         "search.throughput per server > 200/s",
         change=more(servers={"ldap://a": (0.8, 1), "ldap://b": (0.2, 1)}),
         stream=TWO,
@@ -820,7 +820,7 @@ MONITORS = [
     # 0.5 cores for 500 requests a second
     of_a("each", "PASS", "", "process(db).cpu_per_operation < 1.2ms", PROCESS),
     of_a(
-        *("much for each", "FAIL", "was 1.000ms"),
+        *("much for each", "FAIL", "was 1 ms"),
         *("process(db).cpu_per_operation < 0.9ms", PROCESS),
     ),
     of_a("each of a host", "PASS", "", "host(db).cpu_per_operation < 3.1ms", BUSY),

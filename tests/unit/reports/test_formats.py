@@ -56,8 +56,10 @@ from ldapslam.reports.document import (
     Paragraph,
     Section,
     Table,
+    no_value,
     table,
 )
+from ldapslam.reports.figures import figures_of
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
@@ -201,9 +203,9 @@ def _expected_texts(content: Document) -> Iterator[tuple[str, str, str, str]]:
         yield "li", "", "", text.replace("`", "")
     for glance in content.glance:
         yield "li", "", "", glance.title
-        for label, value in glance.statistics:
+        for label, cell in glance.statistics:
             yield "dt", "", "", label
-            yield "dd", "", "", value
+            yield "dd", "", "", f"{cell.text} {cell.hint}".strip()
     for label, value in content.facts:
         yield "dt", "", "", label
         yield "dd", "", "", value
@@ -623,7 +625,9 @@ def with_search(summary: Summary, **changes: Any) -> Summary:
     readers, writers = summary.streams
     (search,) = readers.operations
     readers = replace(readers, operations=(replace(search, **changes),))
-    return replace(summary, streams=(readers, writers))
+    streams = readers, writers
+    figures = figures_of(streams, summary.agents, ())
+    return replace(summary, streams=streams, figures=figures)
 
 
 def planned(summary: Summary, **streams: dict[str, Any]) -> Document:
@@ -662,8 +666,10 @@ def test_operations_without_any_success_say_so(summary: Summary) -> None:
     times = operation_of(summary, "readers.search").times
     nothing = {**times, "response_time": distribution(Histogram())}
     one = with_search(summary, times=nothing, outcome_times={})
-    assert ("p99", "– (no success)") in document(one).glance[0].statistics
-    assert _column(one, "headline", "p50")[0].text == "–"
+    assert ("p99", no_value("successful requests")) in document(one).glance[
+        0
+    ].statistics
+    assert _column(one, "headline", "p50")[0].text == "n/a"
     known = {"expected": {"response_time": times["response_time"]}}
     one = with_search(summary, times=nothing, outcome_times=known)
     before = dict(document(summary).glance[0].statistics)
@@ -712,7 +718,7 @@ def test_what_stands_in_backticks_is_code_and_nothing_of_it_is_markup(
 def test_p99_99_is_shown_of_operations_with_enough_requests(
     summary: Summary, number: int
 ) -> None:
-    times = distribution(Histogram.merge([packed_of([1_000_000] * number)]))
+    times = distribution(Histogram.merge([packed_of([1_000_000] * number)]), ())
     known = operation_of(summary, "readers.search").times
     often = with_search(summary, times={**known, "response_time": times})
     tables = {
@@ -730,10 +736,10 @@ def test_p99_99_is_shown_of_operations_with_enough_requests(
     [
         (1000.0, 999.5, ("throughput", "1\u202f000/s")),
         (1000.0, 998.0, ("goodput", "998/s")),
-        (0.2712, 0.2, ("goodput", "0.20/s")),
-        (0.2712, 0.2712, ("throughput", "0.27/s")),
-        (12.0, None, ("throughput", "12.0/s")),
-        (None, None, ("throughput", "–")),
+        (0.2712, 0.2, ("goodput", "0.2/s")),
+        (0.2712, 0.2712, ("throughput", "0.271/s")),
+        (12.0, None, ("throughput", "12/s")),
+        (None, None, ("throughput", "n/a")),
     ],
 )
 def test_the_headline_is_goodput_where_it_is_another_figure(
@@ -743,7 +749,8 @@ def test_the_headline_is_goodput_where_it_is_another_figure(
     shown: tuple[str, str],
 ) -> None:
     one = with_search(summary, throughput_per_s=throughput, goodput_per_s=goodput)
-    assert document(one).glance[0].statistics[0] == shown
+    name, cell = document(one).glance[0].statistics[0]
+    assert (name, cell.text) == shown
 
 
 @pytest.mark.parametrize(
@@ -781,7 +788,7 @@ def test_what_thresholds_name_is_in_the_first_tables() -> None:
         *("mean", "p50", "p90", "p95"),
         *("p99", "p99.9", "p99.99", "max"),
     ]
-    assert "p99.99 n ≥ 100\u202f000" in " ".join(headline.notes)
+    assert "needs 100\u202f000 values (p99.99)" in " ".join(headline.notes)
     search, modify = (dict(one.statistics) for one in found.glance)
     assert list(search)[1:5] == ["p50", "p90", "p99.99", "entries per search"]
     assert [name for name in modify if name in titles[-8:]] == [*("mean", "p50", "p90")]

@@ -173,7 +173,7 @@ def test_of_a_lost_agent_it_is_said_when_and_why_it_was_lost() -> None:
 
     summary = summary_of(SCENARIO, chosen, add=add)
     lost = "5 of load2 (4–8; lost at +7.0 s: it is gone)"
-    reason = f"intervals are missing: {lost}, 1 of load3; 27.8% of those measured"
+    reason = f"intervals are missing: {lost}, 1 of load3; 27.78% of those measured"
     assert summary.reasons[0].startswith(reason)
     text = " ".join(render_text(document(summary)).split())
     uncounted = "what was sent after the last interval that arrived of load2."
@@ -195,7 +195,7 @@ def test_an_interval_that_an_agent_cut_short_is_not_drawn_as_if_complete() -> No
     (partial,) = summary.completeness.partials
     assert (partial.agent, partial.index, partial.end_s) == ("load2", 4, 4.6)
     assert _listed(summary) == {("load2", index) for index in (5, 6, 7)}
-    reason = "intervals are missing: 3 of load2, a part of 1 of load2; 22.2% of those"
+    reason = "intervals are missing: 3 of load2, a part of 1 of load2; 22.22% of those"
     assert summary.reasons[0].startswith(reason)
     text = " ".join(render_text(document(summary)).split())
     assert "load2 4 4.0 4.600 2026-03-01 12:00:06" in text

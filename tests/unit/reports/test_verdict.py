@@ -153,7 +153,7 @@ CASES = {
         {
             "agents_present": "2 of 3, not load3",
             # the drain among them
-            "intervals_complete": "11 of load3; 33.3% of those measured",
+            "intervals_complete": "11 of load3; 33.33% of those measured",
             "clock_offset": "unknown of load3",
         },
     ),
@@ -210,12 +210,12 @@ CASES = {
     ),
     "send lag above a tenth of the response time": Case(
         late("writers", "send_lag", *[4_000_000] * 100),
-        {"send_lag": "4.000 ms of writers, limit 3.707 ms"},
+        {"send_lag": "4 ms of writers, limit 3.707 ms"},
         {"send_lag_p99": "5ms"},
     ),
     "send lag of the first stream alone": Case(
         late("readers", "send_lag", *[40_000_000] * 100),
-        {"send_lag": "40.000 ms of readers, limit 1.000 ms"},
+        {"send_lag": "40 ms of readers, limit 1 ms"},
     ),
     "requests without an answer excuse no send lag": Case(
         late(
@@ -245,12 +245,12 @@ CASES = {
     ),
     "clock offset known too roughly": Case(
         Scenario(facts={"clock_offset_bound_us": 6_000.0}),
-        {"clock_offset": "±6.000 ms (load1)"},
+        {"clock_offset": "±6 ms (load1)"},
         {"clock_offset": "7ms"},
     ),
     "clocks drifted apart": Case(
         Scenario(facts={"clock_offset_bound_us": 1_000.0, "clock_drift_us": 4_500.0}),
-        {"clock_offset": "±5.500 ms (load1)"},
+        {"clock_offset": "±5.5 ms (load1)"},
     ),
     "clock offset unknown": Case(
         Scenario(facts={"clock_offset_bound_us": None}),
@@ -258,7 +258,7 @@ CASES = {
     ),
     "clock stepped back": Case(
         Scenario(edit=lambda record: replace(record, clock_step_ns=-2_000_000)),
-        {"clock_step": "2.000 ms (load1)"},
+        {"clock_step": "2 ms (load1)"},
     ),
     "longer than an hour": Case(
         late("readers", "response_time", 1_000_000, 2 * HOUR_NS),
@@ -382,9 +382,9 @@ def test_a_percentile_below_the_requests_without_an_answer_can_be_met() -> None:
     ("lags_ns", "observed"),
     [
         # some are late, but no p99 says so, and what is supported is on time
-        ([0] * 19 + [6_000_000], "0.131 ms of writers (p95), limit 1.000 ms"),
-        ([6_000_000] * 2, "6.000 ms of writers (p50), limit 1.000 ms"),
-        ([6_000_000], "0.018 ms of readers, limit 1.000 ms"),
+        ([0] * 19 + [6_000_000], "0.131 ms of writers (p95), limit 1 ms"),
+        ([6_000_000] * 2, "6 ms of writers (p50), limit 1 ms"),
+        ([6_000_000], "0.0175 ms of readers, limit 1 ms"),
     ],
 )
 def test_send_lag_is_judged_by_a_percentile_that_is_supported(

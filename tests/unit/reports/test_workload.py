@@ -15,7 +15,7 @@ from ldapslam.reports.charts.charts import draw
 from ldapslam.reports.collect.collect import Part
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
-from ldapslam.reports.document import Table
+from ldapslam.reports.document import NOTHING, Table
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
@@ -24,7 +24,6 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.sections.requests import outcomes
 from ldapslam.reports.streams import StreamSummary, Window
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.typeset import NOTHING
 from ldapslam.results.facts import AgentFacts
 from ldapslam.results.store import Store
 from support.figures import table_of, value_in, value_of

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ldapslam.cli.outcome import put_report
-from ldapslam.reports.document import BAD, CAUTION, GOOD, Table
+from ldapslam.reports.document import BAD, CAUTION, GOOD, NOTHING, Table
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.typeset import NOTHING, figure_text
+from ldapslam.reports.typeset import figure_text
 from ldapslam.studies.answer import Answer, PointAnswer, Run
 from ldapslam.studies.points import Point, points_of
 from ldapslam.studies.report import study_document, write_study
@@ -105,7 +105,7 @@ def test_small_shares_of_errors_are_not_shown_as_none() -> None:
     answer = Answer(STUDY, (point(ONE, run("PASS", 1)),), 0, 0)
     assert "0.0123" in render_text(study_document(answer))
     shown = [figure_text(one) for one in (0.0, 234.56, 12.3456, 0.5, 0.00012)]
-    assert shown == ["0", "234.6", "12.346", "0.500", "0.000120"]
+    assert shown == ["0", "234.6", "12.35", "0.5", "0.00012"]
 
 
 @pytest.mark.parametrize(
