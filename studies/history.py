@@ -126,9 +126,9 @@ def run_of(result: Mapping[str, Any], report: str = "") -> Run | None:
 def by_load(runs: Iterable[Run]) -> list[Run]:
     """With the name of their series as their job: runs of unlike loads have others."""
     ordered = sorted(runs, key=lambda one: one.at_s)
-    loads: dict[str, list[Load]] = {}
+    loads: dict[str, dict[str, Load]] = {}
     for one in ordered:
-        loads.setdefault(one.job, []).append(one.load)
+        loads.setdefault(one.job, {})[one.run_id] = one.load
     names = {job: names_of(job, of) for job, of in loads.items()}
     return [replace(one, job=names[one.job][key_of(one.load)]) for one in ordered]
 

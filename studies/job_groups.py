@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ldapslam.base.errors import LdapSlamError
@@ -20,7 +20,7 @@ from ldapslam.reports.typeset import flattened
 _NO_LOAD = frozenset(
     {"description", "seed", "targets", "thresholds", "tls", "validity"}
 )
-#: A name says that many fields; of more, jobs have numbers.
+#: A name says that many fields; of more, it says the first run.
 _MOST_FIELDS = 3
 
 #: Field of the canonical job -> its text.
@@ -48,10 +48,10 @@ def key_of(load: Load) -> str:
     return hashlib.sha256(json.dumps(load, sort_keys=True).encode()).hexdigest()
 
 
-def names_of(job: str, loads: Iterable[Load]) -> dict[str, str]:
-    """Key -> name of the series, of the runs of a job in the order of their start: by
-    the fields that differ where they are few, else by a number."""
-    known = {key_of(one): one for one in loads}
+def names_of(job: str, loads: Mapping[str, Load]) -> dict[str, str]:
+    """Key -> name of the series, of the runs of a job in the order of their start, by
+    their names: by the fields that differ where they are few, else by the first run."""
+    known = {key_of(one): one for one in loads.values()}
     if len(known) < 2:
         return dict.fromkeys(known, job)
     fields = dict.fromkeys(field for load in known.values() for field in load)
@@ -61,7 +61,8 @@ def names_of(job: str, loads: Iterable[Load]) -> dict[str, str]:
         if len({load.get(field) for load in known.values()}) > 1
     ]
     if len(differing) > _MOST_FIELDS:
-        return {key: f"{job} ({n})" for n, key in enumerate(known, 1)}
+        first = {key_of(one): run for run, one in reversed([*loads.items()])}
+        return {key: f"{job} (as run {first[key]})" for key in known}
     return {
         key: f"{job} ({', '.join(_words(one, load) for one in differing)})"
         for key, load in known.items()

@@ -209,6 +209,10 @@ def test_runs_of_unlike_loads_are_series_of_their_own() -> None:
         "lookups (clients 4)",
     ]
     assert len(set(named(of_job(0), of_job(1, "run.duration=20s")))) == 2
+    many = "run.duration=20s", "run.warm_up=1s", "run.drain=1s", "run.interval=2s"
+    results = of_job(0), of_job(1, *many), of_job(2)
+    runs = [f"lookups (as run {one['run_id']})" for one in results]
+    assert named(*results) == [*runs[:2], runs[0]]
     # of what cannot be read the hash tells, and there is nothing to name it by
     assert len(set(named(of_job(0), of_job(1, text="name: [")))) == 2
 
