@@ -24,10 +24,10 @@ from ldapslam.reports.comparing.comparison import (
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from ldapslam.results.study_folder import RUNS
 from ldapslam.studies.answer import Answer, curve
 from ldapslam.studies.runner import Ended, Journal, journal_in
 from ldapslam.studies.study_file import Value
+from ldapslam.studies.study_folder import RUNS
 
 _STORE = "results.sqlite"
 _NO_RESULT = "no run with a result"

@@ -28,11 +28,11 @@ from ldapslam.base.names import checked_name
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
-from ldapslam.results.study_folder import JOURNAL, RUNS
 from ldapslam.studies.labs import Labs, Servers
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.server_settings import ChangedSettings, Place, change
 from ldapslam.studies.study_file import Hook
+from ldapslam.studies.study_folder import JOURNAL, RUNS
 
 RESULT = "result.json"
 

@@ -33,7 +33,7 @@ from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import JobSource, checked_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
-from ldapslam.results.study_folder import is_run_of_study
+from ldapslam.studies.study_folder import is_run_of_study
 
 #: The formats that a command without a job file writes; `report` writes the others.
 _QUICK_FORMATS = ("text", "json")

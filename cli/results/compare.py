@@ -22,7 +22,7 @@ from ldapslam.reports.document import Table, column, table
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.study_folder import JOURNAL
+from ldapslam.studies.study_folder import JOURNAL
 
 if TYPE_CHECKING:
     from ldapslam.studies.comparisons import LeftOut

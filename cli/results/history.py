@@ -19,7 +19,7 @@ from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option
 from ldapslam.cli.outcome import fetched_store, make_folder, put_report
 from ldapslam.cli.runs import Place, runs_options
 from ldapslam.results.store import Store
-from ldapslam.results.study_folder import is_run_of_study
+from ldapslam.studies.study_folder import is_run_of_study
 
 if TYPE_CHECKING:
     from ldapslam.studies.history import Run

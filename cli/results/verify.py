@@ -73,9 +73,9 @@ def verify_command(run_id: str, ca: Path | None, place: Place) -> ExitCode:
 def _runs_of(folder: Path) -> list[tuple[str, str | None]] | None:
     """The runs of a study, a search or a gate, each with its store, or in a folder of
     its own; None: it is the folder of none of these."""
-    from ldapslam.results.study_folder import JOURNAL, RUNS
     from ldapslam.studies.baseline import read_gate
     from ldapslam.studies.runner import journal_in
+    from ldapslam.studies.study_folder import JOURNAL, RUNS
 
     judged: list[tuple[str, str | None]]
     if (gate := read_gate(folder)) is not None:

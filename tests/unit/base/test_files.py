@@ -13,9 +13,9 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import read_json, write_private
 from ldapslam.base.inert import parse_json
-from ldapslam.results.study_folder import JOURNAL
 from ldapslam.studies import server_settings
 from ldapslam.studies.runner import journal_in
+from ldapslam.studies.study_folder import JOURNAL
 from ldapslam.transport.pki.token import parse_token
 
 

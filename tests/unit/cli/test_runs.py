@@ -23,7 +23,7 @@ from ldapslam.cli.main import cli
 from ldapslam.cli.measure.local_run import _Results
 from ldapslam.coordinator.runs.status import stored_status
 from ldapslam.results.store import FOLDER_STORE, Store
-from ldapslam.results.study_folder import JOURNAL, RUNS
+from ldapslam.studies.study_folder import JOURNAL, RUNS
 from support.store import Scenario, fill, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)

@@ -65,7 +65,6 @@ def follow(
             figures = pb.IntervalFigures(index=index)
             collector.interval_measured(RUN_ID, figures, window)
             await asyncio.gather(*collector._tasks.values())
-            await asyncio.sleep(0)
             if index == ends_after:
                 collector.run_judged(JudgedRun(run_record(scenario)))
         await collector.stop()
