@@ -20,11 +20,14 @@ from support.engine import (
     TIMED_OUT,
     UNRESOLVED,
     S,
+    collect,
     modify,
+    new_engine,
     open_stream,
     run,
     search,
     sleep_until,
+    start,
     start_responder,
     stream,
 )
@@ -54,6 +57,13 @@ def test_searches_of_a_closed_loop_equal_those_the_server_counted(
         assert result.histogram(metric).total == completed
     assert result.histogram(BACKLOG_WAIT).total == 0  # there is none in a closed loop
     assert result.stream_count("connects") == 4
+
+
+def test_intervals_that_are_read_late_count_every_request(responder: Responder) -> None:
+    engine = new_engine([stream(responder.uri)], interval_ns=20 * MS)
+    sleep_until(start(engine) + 200 * MS)
+    completed = collect(engine).count("completed")
+    assert responder.counts()["search"] == completed > 100
 
 
 def test_response_time_is_backlog_wait_and_send_lag_and_service_time(
