@@ -123,9 +123,9 @@ def _digest(summary: Summary) -> str:
         and (section.name == "results" or block.name in shown)
     ]
     searches = [
-        f"{one.title}: {value} {label}"
+        f"{one.title}: {cell.text} {label}"
         for one in whole.glance
-        for label, value in one.statistics
+        for label, cell in one.statistics
         if label == PER_SEARCH
     ]
     found = ["\n".join(searches)] * bool(searches)

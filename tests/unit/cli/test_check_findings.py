@@ -150,7 +150,7 @@ def test_a_hidden_version_is_told_with_who_asked(
         (met("search", timed_out=3), "3 requests had no response in time", "index"),
         (
             met("search", ms=101, entries=10),
-            "the median of the searches is 101.",
+            "the median of the searches is 101 ms",
             "has the server an index of uid, cn?",
         ),
     ],
