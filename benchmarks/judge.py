@@ -143,7 +143,9 @@ def keep_parts(path: Path, run_id: str, variables: dict[str, str]) -> list[Cost]
     """Collects and keeps all parts of a run but the last; returns the costs."""
     costs: list[Cost] = []
     while True:
-        found, answer = cost(sys.executable, path, run_id, variables, last_index=_NEVER)
+        found, answer = cost(
+            sys.executable, path, run_id, variables, first_index=0, last_index=_NEVER
+        )
         if "part" not in answer:
             return costs
         costs.append(found)

@@ -145,11 +145,8 @@ def parts_in(document: DigestDocument) -> dict[str, Part]:
     }
 
 
-def altered_of(
-    store: Store, run: RunRecord, *, has_all_reports: bool = False
-) -> tuple[str, ...]:
-    """What of a stored run is not what was judged; empty of one without a verdict.
-    `has_all_reports`: the reports of collected parts are read, too."""
+def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
+    """What of a stored run is not what was judged; empty of one without a verdict."""
     if run.digest is None:
         return ("its verdict has no digest",) if run.verdict else ()
     try:
@@ -164,8 +161,7 @@ def altered_of(
             f"the verdict was {document['verdict']} of run {document['run_id']}, the "
             f"store has {run.verdict} of run {run.run_id}"
         )
-    if has_all_reports:
-        found += altered_reports(store, run.run_id)
+    found += altered_reports(store, run.run_id)
     if "run_event" in then:
         later = later_events(store, run.run_id, then["run_event"]) - _LATER
         found += [f"an event {kind} is new" for kind in sorted(later)]

@@ -34,8 +34,8 @@ _NICENESS = 10
 def judge(question: Mapping[str, str | int | float | bool]) -> dict[str, object]:
     """`verdict` of a run as it is, `reasons`, key `figures`, and the `document` that
     binds them to what was measured; no verdict of a run that never began. With
-    `looks_only` what is `altered` since it was judged. With `last_index` see
-    `collected`."""
+    `looks_only` what is `altered` since it was judged. With
+    `first_index` see `collected`."""
     from ldapslam.reports.digest import altered_of, digest_document
     from ldapslam.reports.figures import key_figures
     from ldapslam.reports.summarise import summarise
@@ -46,8 +46,9 @@ def judge(question: Mapping[str, str | int | float | bool]) -> dict[str, object]
     run_id = str(question["run_id"])
     with Store.open(str(question["store"]), read_only=True) as store:
         run = store.run(run_id)
-        if "last_index" in question:
-            return collected(store, run, int(question["last_index"]))
+        if "first_index" in question:
+            indexes = int(question["first_index"]), int(question["last_index"])
+            return collected(store, run, *indexes)
         if not run.t0_utc and run.state in ("failed", "cancelled"):
             # it ended before any load
             return {"verdict": None}
@@ -64,9 +65,11 @@ def judge(question: Mapping[str, str | int | float | bool]) -> dict[str, object]
     }
 
 
-def collected(store: Store, run: RunRecord, last_index: int) -> dict[str, object]:
-    """The first `part` of a run that ends with this interval or before it and is not
-    kept, with its `content`; and `next`, the last interval of the following part."""
+def collected(
+    store: Store, run: RunRecord, first_index: int, last_index: int
+) -> dict[str, object]:
+    """The first `part` of a run within these intervals that is not kept, with its
+    `content`; and `next`, the last interval of the following part."""
     from ldapslam.reports.collect.collect import parts_of_run
     from ldapslam.reports.collect.kept import encoded
     from ldapslam.results.collected import CollectedPart, kept
@@ -82,6 +85,7 @@ def collected(store: Store, run: RunRecord, last_index: int) -> dict[str, object
         one
         for one in parts
         if one.span in spans
+        and first_index <= one.span.start
         and one.span.stop - 1 <= last_index
         and not one.is_made_as(known.get(one.span.start))
     ]

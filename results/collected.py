@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from ldapslam.results import schema
 from ldapslam.results.intervals import forget_collected
+from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 
 _table = schema.collected_part
@@ -32,12 +33,15 @@ class CollectedPart:
 
 
 def keep(store: Store, run_id: str, part: CollectedPart, content: bytes) -> bool:
-    """Keep a part, if the store still has the reports that it is of."""
-    report = schema.interval_report.c
+    """Keep a part of a run that goes on, if the store still has its reports."""
+    run, report = schema.run.c, schema.interval_report.c
     ours = {name: getattr(part, name) for name in CollectedPart.__slots__}
     with store.transaction(writes=True) as connection:
         is_theirs = report.interval_index.between(part.first_index, part.last_index)
         query = sa.select(sa.func.count()).where(report.run_id == run_id, is_theirs)
+        state = sa.select(run.state).where(run.run_id == run_id).with_for_update()
+        if connection.scalar(state) in FINAL_STATES:
+            return False
         if connection.scalar(query) != part.reports:
             return False
         forget_collected(connection, run_id, part.first_index, part.last_index)
@@ -55,9 +59,11 @@ def kept(store: Store, run_id: str) -> dict[int, CollectedPart]:
     return {row.first_index: CollectedPart(*row) for row in found}
 
 
-def content_of(store: Store, run_id: str, part: CollectedPart) -> bytes:
+def content_of(store: Store, run_id: str, part: CollectedPart) -> bytes | None:
+    """None: the part was forgotten meanwhile."""
     query = sa.select(_table.c.content).where(
-        _table.c.run_id == run_id, _table.c.first_index == part.first_index
+        _table.c.run_id == run_id,
+        *(_table.c[name] == getattr(part, name) for name in CollectedPart.__slots__),
     )
     with store.transaction() as connection:
-        return bytes(connection.execute(query).scalar_one())
+        return connection.scalar(query)

@@ -76,11 +76,12 @@ def extent(store: Store, run_id: str) -> Extent:
 
 
 def report_count(store: Store, run_id: str) -> int:
-    """Reports of a run that its verdict has to read."""
-    table = schema.interval_report.c
+    """Reports of a run that are in no part that was collected."""
+    table, part = schema.interval_report.c, schema.collected_part.c
     query = sa.select(sa.func.count()).where(table.run_id == run_id)
+    collected = sa.select(sa.func.sum(part.reports)).where(part.run_id == run_id)
     with store.transaction() as connection:
-        return connection.scalar(query) or 0
+        return (connection.scalar(query) or 0) - (connection.scalar(collected) or 0)
 
 
 def _reports_of(run_id: str, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

@@ -188,7 +188,7 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str]]:
                 hint="a run gets one when it is judged; one that an earlier version "
                 "judged has none and cannot be checked: run its job again",
             )
-        problems = list(altered_of(results, record, has_all_reports=True))
+        problems = list(altered_of(results, record))
         if not problems and record.digest["document"]["ldapslam"] == __version__:
             problems = _other_figures(results, record, record.digest["document"])
     checked: list[str] = []

@@ -42,7 +42,7 @@ from ldapslam.results.records import (
 _log = logging.getLogger(__name__)
 
 #: How long a judgement may take, and how much longer for each report.
-LIMIT_S, _LIMIT_PER_REPORT_S = 300.0, 0.005
+LIMIT_S, _LIMIT_PER_REPORT_S = 300.0, 0.002
 
 _VERDICTS = ("PASS", "FAIL", "INVALID")
 #: Runs without a verdict that a start judges.
@@ -123,6 +123,7 @@ class JudgeProcess:
         self._store_url = store_url
         self._limit_s = limit_s
         self._one_at_a_time = asyncio.Lock()
+        self._one_part_at_a_time = asyncio.Lock()
 
     async def __call__(
         self, run_id: str, reports: int = 0, *, looks_only: bool = False
@@ -153,13 +154,14 @@ class JudgeProcess:
             return Judgement(problem=str(why))
         return Judgement()
 
-    async def collect(self, run_id: str, last_index: int) -> Mapping[str, object]:
-        """See `part_collector.Collect`."""
+    async def collect(
+        self, run_id: str, first_index: int, last_index: int
+    ) -> Mapping[str, object]:
+        """See `part_collector.Collect`. Verdicts do not wait for it."""
         question = self._question(run_id, self._limit_s)
-        async with self._one_at_a_time:
-            return await ask(
-                self._command, {**question, "last_index": last_index}, self._limit_s
-            )
+        question |= {"first_index": first_index, "last_index": last_index}
+        async with self._one_part_at_a_time:
+            return await ask(self._command, question, self._limit_s)
 
     def _question(self, run_id: str, limit_s: float) -> dict[str, str | float]:
         return {"store": self._store_url, "run_id": run_id, "limit_s": limit_s}

@@ -12,6 +12,7 @@ rounded here.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 from bisect import bisect_left
@@ -27,7 +28,7 @@ import numpy as np
 from ldapslam import __version__
 from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
 from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES
-from ldapslam.base.errors import ReportError
+from ldapslam.base.errors import ReportError, StoreError
 from ldapslam.base.process import end_with_parent
 from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.run_plan import plan_document
@@ -105,7 +106,12 @@ class Part:
     def made_of(self) -> str:
         """SHA-256 of all that its content depends on, but the reports."""
         known = self.run.agents, self.operations, sorted(self.ended.items())
-        return sha256_of([__version__, LAYOUT, known, plan_document(self.run.plan)])
+        plan = plan_document(self.run.plan)
+        for stream in plan["streams"]:
+            for operation in stream["operations"]:
+                # an agent tells them when it has seen them; nothing here reads them
+                operation.pop("expected_codes", None)
+        return sha256_of([__version__, LAYOUT, known, plan])
 
     def is_made_as(self, kept: CollectedPart | None) -> bool:
         """Would it be collected in the same way?"""
@@ -656,21 +662,29 @@ def collect_run(
         if one.is_made_as(known.get(one.span.start))
     }
     left = [one for place, one in enumerate(parts) if place not in places]
-    found = _found(store, left)
+    found = iter(_found(store, left))
     collected: Collected | None = None
-    for place in range(len(parts)):
+    for place, part in enumerate(parts):
         if place in places:
-            part = decoded(content_of(store, run.run_id, places[place]))
+            this = _kept(store, part, places[place])
         else:
-            part = found.pop(0)
+            this = next(found)
         if collected is None:
-            collected = part
+            collected = this
         else:
-            collected.add(part)
+            collected.add(this)
     assert collected is not None
     due = plan.shown if run.state == "finished" else collected.last_index + 1
     collected.timeline.gaps = gaps_of(plan, collected.complete, due)
     return collected
+
+
+def _kept(store: Store, part: Part, known: CollectedPart) -> Collected:
+    """What is kept of a part, or what its reports say where that cannot be read."""
+    with contextlib.suppress(StoreError):
+        if content := content_of(store, part.run.run_id, known):
+            return decoded(content)
+    return part.collect(store)
 
 
 def _found(store: Store, parts: Sequence[Part]) -> list[Collected]:

@@ -13,7 +13,7 @@ import zstandard
 
 from ldapslam.base.errors import StoreError
 from ldapslam.reports.collect.totals import Collected
-from ldapslam.results.histogram import Histogram, Sums
+from ldapslam.results.histogram import BUCKETS, Histogram, Sums
 
 T = TypeVar("T")
 
@@ -22,7 +22,15 @@ _MOST_BYTES = 1 << 30
 
 
 def encoded(collected: Collected) -> bytes:
-    return zstandard.compress(_ENCODER.encode(collected), 1)
+    """StoreError where it cannot be kept: it is too long, or has a number that does not
+    fit."""
+    try:
+        content = _ENCODER.encode(collected)
+    except (OverflowError, ValueError) as error:
+        raise StoreError(f"a part of a run cannot be kept: {error}") from error
+    if len(content) > _MOST_BYTES:
+        raise StoreError("a part of a run is too long")
+    return zstandard.compress(content, 1)
 
 
 def decoded(content: bytes) -> Collected:
@@ -78,6 +86,9 @@ def _histogram(packed: _Histogram) -> Histogram:
     histogram = Histogram()
     buckets = np.frombuffer(packed.buckets, "<u2").astype(np.intp)
     counts = np.frombuffer(packed.counts, "<i8")
+    is_sound = buckets.size == counts.size and (counts > 0).all()
+    if not is_sound or (np.diff(buckets, append=BUCKETS) <= 0).any():
+        raise StoreError("a histogram of a part of a run is damaged")
     histogram.add_counts(buckets, counts, packed.sums)
     histogram.unanswered = packed.unanswered
     return histogram

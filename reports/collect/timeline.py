@@ -25,8 +25,8 @@ from ldapslam.jobs.run_plan import PlannedStream, RunPlan
 from ldapslam.results.facts import AgentFacts
 
 DISPLAY_POINTS = 600
-#: Reports and intervals of a part of a run, at least.
-_PART_REPORTS, _PART_INTERVALS = 20_000, 60
+#: Reports and intervals of a part of a run, at least; and parts of a run, about.
+_PART_REPORTS, _PART_INTERVALS, _MOST_PARTS = 20_000, 60, 300
 NS_PER_S = 1_000_000_000
 #: Higher than any number of an interval.
 _NO_INTERVAL = 1 << 31
@@ -211,7 +211,7 @@ class Timeline:
             for key, more in of_operations.items():
                 # an interval is in one part only
                 ours = known.setdefault(key, bytearray(len(more)))
-                ours[:] = bytes(map(max, ours, more))
+                ours[:] = np.maximum(_numbers(ours), _numbers(more)).tobytes()
 
     def states_of(self, expression: str) -> bytes | None:
         """Return the states over all operations of a threshold: an interval is missed
@@ -297,7 +297,8 @@ class Plan:
     def parts(self, agents: int) -> list[range]:
         """The numbers of all intervals, with the drain and any that follow it, in
         parts that begin where a point does."""
-        step = max(-(-_PART_REPORTS // max(agents, 1)), _PART_INTERVALS)
+        reports, most = -(-_PART_REPORTS // max(agents, 1)), len(self._point_of)
+        step = max(reports, _PART_INTERVALS, most // _MOST_PARTS)
         starts = [0]
         for index, (before, point) in enumerate(pairwise(self._point_of), 1):
             if point != before and index - starts[-1] >= step:
@@ -360,6 +361,10 @@ class Plan:
     def _phase_at(self, at_ns: int) -> str:
         place = bisect_right(self._starts, at_ns) - 1
         return self.phases[place].name if place >= 0 else ""
+
+
+def _numbers(content: bytes | bytearray) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(content, np.uint8)
 
 
 def _cut(phases: Sequence[Phase], end_s: float) -> tuple[Phase, ...]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple, Self, TypeVar
 
+import numpy as np
+
 from ldapslam.jobs.fields.thresholds import UNANSWERED
 from ldapslam.proto.fields import LATEST_TIMES
 from ldapslam.reports.collect.timeline import Timeline
@@ -340,8 +342,11 @@ class Collected:
     def add(self, later: Collected) -> None:
         """Takes what was collected of the intervals after these."""
         self.timeline.extend(later.timeline)
-        for index in range(len(self.complete)):
-            self.complete[index] |= later.complete[index]
+        both = (
+            np.frombuffer(self.complete, np.uint8),
+            np.frombuffer(later.complete, np.uint8),
+        )
+        self.complete = bytearray(np.maximum(*both).tobytes())
         for key, operation in later.operations.items():
             self.operations.setdefault(key, OperationTotals()).add(operation)
         for name, stream in later.streams.items():

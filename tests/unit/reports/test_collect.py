@@ -33,6 +33,7 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     STREAM_TIMES,
 )
+from ldapslam.reports.collect import kept as kept_module
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import Part, collect_run, parts_of_run
 from ldapslam.reports.collect.intervals import ServiceSlots
@@ -43,7 +44,7 @@ from ldapslam.results import columns, schema
 from ldapslam.results.collected import CollectedPart, keep, kept
 from ldapslam.results.digest import reports_part
 from ldapslam.results.facts import AgentFacts
-from ldapslam.results.histogram import Histogram, block_of
+from ldapslam.results.histogram import Histogram, Sums, block_of
 from ldapslam.results.records import Part as StoredPart
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
@@ -639,8 +640,14 @@ def kept_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     _make_small_parts(monkeypatch)
     with Store.open("sqlite://") as store:
         fill(store, RUN, [one for one in _records(4) if one is not _late()])
+        _set_state(store, "running")
         _keep(store, _parts(store)[0])
         yield store
+
+
+def _set_state(store: Store, state: str) -> None:
+    with store.transaction(writes=True) as connection:
+        connection.execute(schema.run.update(), {"state": state})
 
 
 def _late() -> Interval:
@@ -702,6 +709,45 @@ def test_a_part_is_kept_only_of_the_reports_that_are_there(kept_in: Store) -> No
     content = CollectedPart(4, 7, of.rows, of.sha256, part.made_of)
     assert not keep(kept_in, RUN_ID, content, b"")
     assert list(kept(kept_in, RUN_ID)) == [0]
+
+
+def test_nothing_is_kept_of_a_run_that_has_ended(kept_in: Store) -> None:
+    _set_state(kept_in, "finished")
+    assert not _keep(kept_in, _parts(kept_in)[1])
+
+
+def test_a_part_that_cannot_be_read_is_collected_from_its_reports(
+    kept_in: Store,
+) -> None:
+    parts = _parts(kept_in)
+    by_reports = collect_run(kept_in, parts, from_reports=True)
+    with kept_in.transaction(writes=True) as connection:
+        connection.execute(schema.collected_part.update(), {"content": b"damaged"})
+    assert plain(collect_run(kept_in, parts)) == plain(by_reports)
+
+
+@pytest.mark.parametrize(
+    ("buckets", "counts"),
+    [([5, 4], [1, 1]), ([5, 5], [1, 1]), ([5], [1, 1]), ([5], [0]), ([50_000], [1])],
+)
+def test_a_damaged_histogram_of_a_part_is_found(
+    buckets: list[int], counts: list[int]
+) -> None:
+    packed = kept_module._Histogram(
+        np.array(buckets, "<u2").tobytes(),
+        np.array(counts, "<i8").tobytes(),
+        Sums(2, 0, 1, 1, 1),
+        0,
+    )
+    with pytest.raises(StoreError, match="damaged"):
+        kept_module._histogram(packed)
+
+
+def test_a_part_with_a_number_that_does_not_fit_is_not_kept(kept_in: Store) -> None:
+    collected = _parts(kept_in)[0].collect(kept_in)
+    next(iter(collected.operations[KEYS[0]].histograms.values())).sum_ns = 1 << 64
+    with pytest.raises(StoreError, match="cannot be kept"):
+        encoded(collected)
 
 
 def test_what_is_made_otherwise_is_collected_again(kept_in: Store) -> None:
