@@ -103,13 +103,14 @@ HISTOGRAMS = tuple(product(METRICS, OUTCOMES))
 #: Result code of a row that stands for all codes that the engine does not count apart.
 OTHER_CODES = -1
 
-#: Times since T0; 0: none (core/recorder.h). The latest of several agents' times is
-#: that of all, or the earliest.
+#: Times since T0, 0: none, and bits of slots (core/recorder.h). Several agents together
+#: have the latest time, the earliest, and the bits of all.
 LATEST_TIMES = ("last_done_ns", "silence_after_ns")
 EARLIEST_TIMES = tuple(
     "silence_since_ns silence_through_ns silence_until_ns waiting_since_ns".split()
 )
-STREAM_TIMES = (*LATEST_TIMES, *EARLIEST_TIMES)
+SLOTS = ("heard", "waited")
+STREAM_TIMES = (*LATEST_TIMES, *EARLIEST_TIMES, *SLOTS)
 #: Table of a snapshot -> its columns. A row has the number of its responses, and the
 #: length of each of its histograms and set-up times; 0: it has none.
 TABLES = {

@@ -115,7 +115,7 @@ class Names(Document):
         ]
 
 
-REVISION = 18
+REVISION = 19
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(

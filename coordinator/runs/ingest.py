@@ -30,6 +30,7 @@ from ldapslam.proto.fields import (
     LAYOUT,
     OTHER_CODES,
     SET_UP_TIMES,
+    SLOTS,
     TABLES,
 )
 from ldapslam.results.facts import (
@@ -72,7 +73,7 @@ def _most(table: str, column: str) -> int:
     all agents, fit 64 bits. The times of connections are added without a limit."""
     if table == "workers":
         return 1 << 53
-    if column == "result_code":  # OTHER_CODES is negative
+    if column in ("result_code", *SLOTS):  # OTHER_CODES is negative
         return (1 << 64) - 1
     return 1 << 62 if column.endswith("_ns") else 1 << 40
 

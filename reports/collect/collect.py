@@ -38,6 +38,7 @@ from ldapslam.proto.fields import (
     GAUGES,
     LAYOUT,
     OPERATION_COUNTERS,
+    SLOTS,
     STREAM_TIMES,
 )
 from ldapslam.reports.collect.intervals import (
@@ -558,7 +559,7 @@ def _responses(
             np.minimum.at(times, slots[values > 0], values[values > 0])
             times[times == _FOR_EVER_NS] = 0
         else:
-            np.maximum.at(times, slots, values)
+            (np.bitwise_or if name in SLOTS else np.maximum).at(times, slots, values)
     for slot in sorted(set(slots.tolist())):
         yield reports.indexes[slot], Responses(*found[:, slot].tolist())
 

@@ -10,12 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from operator import or_
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from ldapslam.jobs.fields.thresholds import UNANSWERED
-from ldapslam.proto.fields import LATEST_TIMES
+from ldapslam.proto.fields import LATEST_TIMES, SLOTS, STREAM_TIMES
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.results.histogram import Histogram
 
@@ -94,11 +95,17 @@ class Responses(NamedTuple):
     silence_until_ns: int
     #: At its end: what waits for the directory does so since then, without a response.
     waiting_since_ns: int
+    #: Bits of its slots: in which a response came, and in all of which one waited.
+    heard: int
+    waited: int
 
     def with_others(self, others: Responses) -> Responses:
-        many = len(LATEST_TIMES)
-        latest = map(max, self[:many], others[:many])
-        return Responses(*latest, *map(_earliest, self[many:], others[many:]))
+        latest, slots = len(LATEST_TIMES), len(STREAM_TIMES) - len(SLOTS)
+        return Responses(
+            *map(max, self[:latest], others[:latest]),
+            *map(_earliest, self[latest:slots], others[latest:slots]),
+            *map(or_, self[slots:], others[slots:]),
+        )
 
 
 def _earliest(*times_ns: int) -> int:

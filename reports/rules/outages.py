@@ -34,6 +34,8 @@ _SHORTEST_OUTAGE_S = 0.999
 #: share of what is possible, as are 9 of 10 outages that begin between two requests.
 _LEAST_SILENCE_S = 0.01
 _LEAST_SHARE = 0.1
+#: An interval has this number of them (agent/csrc/core/wait.h).
+_SLOTS = 64
 #: The longest ones of a server.
 _MOST_EVENTS = 100
 #: The possible length is shown, too, where it is longer than the certain one by this.
@@ -54,6 +56,9 @@ class Silence(NamedTuple):
 
 #: An outage's length that is certain and that is possible, and its start, in s.
 Length = tuple[float, float, float]
+#: The last response before a silence, the first request that waited, how long that is
+#: certain, how long something waited, and the next response; in ns after T0.
+Times = tuple[int, int, int, int, int]
 #: Length of a silence and the span that it is of.
 Piece = tuple[float, tuple[int, int]]
 
@@ -220,23 +225,25 @@ def _silences(
     end_ns = min(end_ns, planned.end_ns or end_ns)
     usual_s = evidence.usual_response_s(*place)
     least_s = max(_LEAST_SILENCE_S, evidence.long_response_s(*place))
-    found, last_ns = [], 0
+    found: list[Times] = []
+    last_ns = 0
     for _, one in sorted(responses.items()):
         # agents that wait for nothing now may have had responses
-        after_ns = max(one[1], last_ns)
-        since_ns = max(one[2], after_ns)
-        found.append((after_ns or since_ns, since_ns, *one[3:5]))
+        after_ns = max(one.silence_after_ns, last_ns)
+        since_ns = max(one.silence_since_ns, after_ns)
+        ends_ns = one.silence_through_ns, one.silence_until_ns
+        found.append((after_ns or since_ns, since_ns, *ends_ns, ends_ns[1]))
         last_ns = max(last_ns, one.last_ns)
     last = max(responses)
     if waiting_ns := responses[last].waiting_since_ns:
         waiting_ns, now_ns = max(waiting_ns, last_ns), evidence.plan.span_ns(last)[1]
-        found.append((last_ns or waiting_ns, waiting_ns, now_ns, now_ns))
-    for times_ns in found:
-        after_ns, since_ns, through_ns, until_ns = (
+        found.append((last_ns or waiting_ns, waiting_ns, now_ns, now_ns, now_ns))
+    for times_ns in [*found, *_by_slots(evidence, responses, found)]:
+        after_ns, since_ns, through_ns, waited_ns, until_ns = (
             min(max(time_ns, start_ns), end_ns) for time_ns in times_ns
         )
         certain_s = (through_ns - since_ns) / NS_PER_S - usual_s
-        waited_s = (until_ns - since_ns) / NS_PER_S - usual_s
+        waited_s = (waited_ns - since_ns) / NS_PER_S - usual_s
         possible_s = (until_ns - after_ns) / NS_PER_S
         touched = evidence.plan.touched(after_ns, until_ns)
         outage_s = min(_length_s(evidence, touched[-1]), _SHORTEST_OUTAGE_S)
@@ -255,6 +262,43 @@ def _silences(
                 possible_s=possible_s,
                 stalled_s=own_s,
             )
+
+
+def _by_slots(
+    evidence: Evidence, responses: Mapping[int, Responses], known: list[Times]
+) -> Iterator[Times]:
+    """Yield the silences that are not known, as workers keep only their longest one of
+    an interval: possible from the last slot with a response to the next."""
+    intervals = range(min(responses), max(responses) + 1)
+    bits = [responses[at][-2:] if at in responses else (0, 0) for at in intervals]
+    by_byte = np.array(bits, "<i8").T.copy().view(np.uint8)
+    heard, waited = np.unpackbits(by_byte, axis=1, bitorder="little").astype(bool)
+    spans_ns = np.array([evidence.plan.span_ns(index) for index in intervals])
+    slots_ns = np.diff(spans_ns) // _SLOTS * np.arange(_SLOTS)
+    # with a slot of no length at both ends
+    starts_ns = np.pad((spans_ns[:, :1] + slots_ns).ravel(), (1, 0), "edge")
+    edges_ns = np.append(starts_ns, [spans_ns[-1, 1]] * 2)
+    heard, waited = np.pad(heard, 1, constant_values=True), np.pad(waited, 1)
+    heard_in, silences = np.flatnonzero(heard), np.array(known)
+    longest: dict[int, Times] = {}
+    last: Times = (0, 0, 0, 0, 0)
+    ends = np.flatnonzero(np.diff(waited & ~heard)) + 1
+    for first, end in ends.reshape(-1, 2).tolist():
+        at = int(heard_in.searchsorted(first))
+        places = heard_in[at - 1] + [0, 1], [first, end - 1, end], heard_in[at] + [0, 1]
+        after_ns, from_ns, since_ns, late_ns, end_ns, to_ns, until_ns = edges_ns[
+            np.concatenate(places)
+        ].tolist()
+        if ((silences[:, 0] < to_ns) & (silences[:, 4] > from_ns)).any():
+            continue
+        # clients that try again soon are certain of the time but in between
+        hole_ns = _NOTICED_S * NS_PER_S + end_ns - late_ns
+        certain_ns = end_ns - since_ns
+        if last[0] == after_ns and since_ns - last[3] <= hole_ns:
+            certain_ns, since_ns = certain_ns + last[2] - last[1], last[1]
+        last = after_ns, since_ns, since_ns + certain_ns, end_ns, until_ns
+        longest[at] = max(longest.get(at, last), last, key=lambda one: one[2] - one[1])
+    yield from longest.values()
 
 
 def _was_seen(evidence: Evidence, stream: str, intervals: range) -> bool:

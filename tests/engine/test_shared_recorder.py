@@ -100,6 +100,9 @@ def test_times_are_told_since_the_start() -> None:
     assert interval.counts()["completed"] == 2
     assert interval.counts(measured=False)["completed"] == 2
     assert interval.stream["last_done_ns"] == 110 * MS
+    # in slots of 1 s / 64: the response is in number 7, the request waited in 4 to 6
+    assert interval.stream["heard"] == 1 << 7
+    assert interval.stream["waited"] == 0b111 << 4
 
 
 def test_a_closed_loop_has_no_backlog() -> None:

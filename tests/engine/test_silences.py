@@ -177,6 +177,17 @@ def test_a_silence_of_one_server_of_two_is_told_of_that_server() -> None:
     }
     assert longest_ns[1] >= 400 * MS
     assert longest_ns[2] <= 200 * MS
+    # slots of 100 ms / 64; what is after the last attempt of an interval is not certain
+    heard, waited = (
+        [
+            [(row[name] % (1 << 64)).bit_count() for row in snapshot["streams"][1:]]
+            for snapshot in outcome.snapshots
+        ]
+        for name in ("heard", "waited")
+    )
+    assert any(w[0] >= 20 and not h[0] for h, w in zip(heard, waited, strict=True))
+    assert sum(w[1] for w in waited) * 100 * MS / 64 <= 200 * MS
+    assert all(h[1] for h in heard[:-1])
 
 
 def test_a_connection_closed_while_idle_is_no_failed_attempt() -> None:

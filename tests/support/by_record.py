@@ -8,8 +8,10 @@ it collects must be equal to this, not nearly so.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from ldapslam.jobs.fields.validity import Validity
@@ -19,6 +21,7 @@ from ldapslam.proto.fields import (
     LATEST_TIMES,
     OPERATION_COUNTERS,
     SET_UP_TIMES,
+    SLOTS,
     STREAM_TIMES,
 )
 from ldapslam.results.histogram import Histogram
@@ -65,6 +68,10 @@ class ByRecord:
     seen: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
 
+def _any_of(bits: Sequence[int], default: int) -> int:
+    return reduce(or_, bits, default)
+
+
 def by_record(
     records: Iterable[Interval],
     wanted: Mapping[Key, str],
@@ -92,9 +99,13 @@ def by_record(
                 of_stream = sums.responses[stream.stream]
                 at = stream.server, record.index
                 both = zip(own, of_stream.get(at, own), strict=True)
-                choices = [max] * len(LATEST_TIMES) + [min] * len(EARLIEST_TIMES)
+                choices: list[Callable[..., int]] = [
+                    *[max] * len(LATEST_TIMES),
+                    *[min] * len(EARLIEST_TIMES),
+                    *[_any_of] * len(SLOTS),
+                ]
                 of_stream[at] = tuple(
-                    which(filter(None, times), default=0)
+                    which(list(filter(None, times)), default=0)
                     for which, times in zip(choices, both, strict=True)
                 )
             if stream.last_done_ns:

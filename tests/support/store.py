@@ -70,6 +70,8 @@ class Scenario:
     ramp_up_s: int = 1
     warm_up_s: int = 2
     measure_s: int = 6
+    #: Divides the lengths of the phases.
+    interval_s: int = 1
     cool_down_s: int = 1
     #: Of each agent.
     searches_per_s: int = 400
@@ -116,7 +118,8 @@ class Scenario:
     @property
     def boundaries_ns(self) -> list[int]:
         last_s = self.phases[-1]["end_ns"] // NS_PER_S
-        return [second * NS_PER_S for second in range(1, last_s + 1)]
+        step_s = self.interval_s
+        return [end_s * NS_PER_S for end_s in range(step_s, last_s + 1, step_s)]
 
 
 #: Fields of a scenario of few requests.
@@ -326,7 +329,8 @@ def _draw(scenario: Scenario) -> Iterator[Interval]:
             if (agent, index) not in scenario.lost:
                 yield record
     for agent in scenario.agents:
-        yield drain_of(agent, len(ends), length_ns=3_000_000)
+        drain = drain_of(agent, len(ends), length_ns=3_000_000)
+        yield replace(drain, start_ns=ends[-1], end_ns=ends[-1] + 3_000_000)
 
 
 def _interval(
@@ -336,7 +340,7 @@ def _interval(
     index: int,
     end_ns: int,
 ) -> Interval:
-    start_ns = end_ns - NS_PER_S
+    start_ns = end_ns - scenario.interval_s * NS_PER_S
     phase = next(
         span["name"]
         for span in scenario.phases
@@ -356,6 +360,8 @@ def _interval(
         scenario.agents[number],
         index,
         phase=phase,
+        start_ns=start_ns,
+        end_ns=end_ns,
         operations=(
             changed(
                 _operation(
@@ -472,6 +478,7 @@ def _stream(
         "silence_through_ns": last_ns,
         "silence_until_ns": last_ns,
         "waiting_since_ns": last_ns,
+        "heard": -1,
     }
     if index:
         return StreamRow(stream=name, in_flight=connections, **times_ns)

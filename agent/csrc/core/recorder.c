@@ -246,6 +246,8 @@ merge_silence(struct slam_silence *to, const struct slam_silence *from)
     to->until_ns = slam_earlier_ns(to->until_ns, from->until_ns);
 }
 
+#define EITHER(name) to->name |= from->name;
+
 void
 slam_stream_record_merge(struct slam_stream_record *to,
                          const struct slam_stream_record *from)
@@ -254,6 +256,7 @@ slam_stream_record_merge(struct slam_stream_record *to,
     to->last_done_ns = slam_later_ns(to->last_done_ns, from->last_done_ns);
     merge_silence(&to->silence, &from->silence);
     to->waiting_since_ns = earlier_known(to->waiting_since_ns, from->waiting_since_ns);
+    SLAM_STREAM_SLOTS(EITHER)
     for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
         slam_histogram_merge(&to->set_up[time], &from->set_up[time]);
 }

@@ -61,6 +61,11 @@
     X(silence.after_ns)                                                                \
     X(silence.since_ns) X(silence.through_ns) X(silence.until_ns) X(waiting_since_ns)
 
+/* Bits of an interval's slots, the least one first. */
+#define SLAM_STREAM_SLOTS(X)                                                           \
+    X(heard)  /* a response came in it */                                              \
+    X(waited) /* all of it, something waited for one */
+
 /* Times of a connection's set-up: X(CONSTANT, name). */
 #define SLAM_SET_UP_TIME_LIST(X)                                                       \
     X(CONNECT_TIME, connect_time) /* all of it */                                      \
@@ -165,6 +170,7 @@ struct slam_stream_record {
     uint64_t last_done_ns;
     struct slam_silence silence; /* the longest that ended in this interval */
     uint64_t waiting_since_ns;   /* at its end; 0: nothing waits for the directory */
+    SLAM_STREAM_SLOTS(SLAM_MEMBER)
     struct slam_histogram set_up[SLAM_SET_UP_TIMES];
 };
 

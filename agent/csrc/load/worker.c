@@ -71,7 +71,17 @@ close_server(struct slam_server *server, uint64_t now_ns)
     }
     record->in_flight = server->in_flight;
     record->connecting = server->in_state[SLAM_CONN_REPLACING];
-    record->waiting_since_ns = wait->since_ns;
+    slam_wait_report(wait, record, now_ns);
+}
+
+static void
+plan_slots(struct slam_worker *worker, size_t number)
+{
+    const struct slam_timeline *t = worker->config.timeline;
+
+    for (size_t i = 0; i < worker->server_count; i++)
+        slam_wait_advance(&worker->servers[i].wait, t->t0_ns, t->boundaries_ns,
+                          t->boundary_count, number);
 }
 
 static bool
@@ -401,6 +411,8 @@ wait_for_start(struct slam_worker *worker)
         worker->servers[i].tallied_ns = t->t0_ns;
         stream->down_ns = stream->unable_ns = 0;
     }
+    plan_slots(worker, 0);
+    plan_slots(worker, 1);
     worker->cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     worker->run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
 }
@@ -432,7 +444,7 @@ worker_loop(struct slam_worker *worker)
             if (now_ns >= boundary_ns) {
                 if (close_interval(worker, now_ns, false)) {
                     planned_closed = boundary_ns == run_end_ns;
-                    interval++;
+                    plan_slots(worker, ++interval + 1);
                     continue;
                 }
                 boundary_ns = now_ns + CLOSE_RETRY_NS;

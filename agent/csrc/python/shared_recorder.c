@@ -60,7 +60,9 @@ struct shared {
     uint64_t grace_ns;
     uint64_t backlog_cap;
     struct slam_rate_segment *segments;
-    pthread_mutex_t lock; /* protects all that follows */
+    size_t interval_count;
+    const uint64_t *interval_ends_ns; /* after T0; the parent's settings */
+    pthread_mutex_t lock;             /* protects all that follows */
     uint64_t t0_ns;
     uint64_t end_ns;
     bool stopped; /* before its planned end */
@@ -74,7 +76,8 @@ struct shared {
     uint64_t backlog_len;
     uint64_t resumed_ns; /* when it was seen last that the clients had stood still */
     struct slam_wait wait;
-    uint32_t asked; /* requests under way that are not observed */
+    size_t next_interval; /* its slots are the next to plan */
+    uint32_t asked;       /* requests under way that are not observed */
     struct request *requests;
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
@@ -154,6 +157,13 @@ init_arrivals(struct shared *s, const struct slam_stream_settings *c, uint64_t s
     return rc;
 }
 
+static void
+plan_slots(struct shared *s)
+{
+    slam_wait_advance(&s->wait, s->t0_ns, s->interval_ends_ns, s->interval_count,
+                      s->next_interval++);
+}
+
 static int
 create(struct shared **out, const struct slam_engine_config *run,
        const struct slam_stream_settings *stream, uint32_t number, uint32_t ops,
@@ -180,6 +190,10 @@ create(struct shared **out, const struct slam_engine_config *run,
     s->measure_start_ns = run->measure_start_ns;
     s->measure_end_ns = run->measure_end_ns;
     s->grace_ns = run->grace_ns;
+    s->interval_count = run->boundary_count;
+    s->interval_ends_ns = run->boundaries_ns;
+    plan_slots(s);
+    plan_slots(s);
     s->end_ns = UINT64_MAX;
     s->next_ns = SLAM_PACER_NONE;
     s->free_head = NO_REQUEST;
@@ -600,6 +614,9 @@ recorder_set_span(PyObject *self, PyObject *args)
     if (!s)
         return NULL;
     hold(s);
+    /* before the first interval */
+    s->wait.slots[0].start_ns += t0_ns - s->t0_ns;
+    s->wait.slots[1].start_ns += t0_ns - s->t0_ns;
     s->t0_ns = t0_ns;
     s->end_ns = end_ns;
     s->stopped = stopped;
@@ -650,7 +667,8 @@ exchange(struct shared *s, bool final)
     if (!s->asked)
         slam_wait_end(&s->wait, stream,
                       s->wait.given_up_ns ? s->wait.given_up_ns : now_ns);
-    stream->waiting_since_ns = s->wait.since_ns;
+    slam_wait_report(&s->wait, stream, now_ns);
+    plan_slots(s);
     slam_stream_record_since(stream, s->t0_ns);
     s->active = next;
     release(s);

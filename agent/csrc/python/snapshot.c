@@ -135,7 +135,8 @@ slam_py_append_stream(PyObject *tables, const struct slam_stream_record *from,
                       size_t stream, size_t server)
 {
     const uint64_t row[] = {stream, server,
-                            SLAM_STREAM_TIMES(VALUE) SLAM_STREAM_COUNTERS(VALUE)};
+                            SLAM_STREAM_TIMES(VALUE) SLAM_STREAM_SLOTS(VALUE)
+                                SLAM_STREAM_COUNTERS(VALUE)};
     uint64_t lengths[SLAM_SET_UP_TIMES];
 
     for (size_t i = 0; i < SLAM_SET_UP_TIMES; i++)

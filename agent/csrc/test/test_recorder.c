@@ -180,6 +180,18 @@ TEST(a_silence_is_what_all_waited_for_that_waited)
     CHECK_EQ(all.silence.until_ns, 201);
 }
 
+static const uint64_t ENDS_NS[] = {6400, 12800};
+
+static struct slam_wait
+wait_after(uint64_t responded_ns)
+{
+    struct slam_wait wait = {.responded_ns = responded_ns};
+
+    slam_wait_advance(&wait, 0, ENDS_NS, 2, 0);
+    slam_wait_advance(&wait, 0, ENDS_NS, 2, 1);
+    return wait;
+}
+
 /* What is recorded of a wait that ends then. */
 static struct slam_silence
 silence_of(const struct slam_wait *begun, uint64_t until_ns)
@@ -195,7 +207,7 @@ silence_of(const struct slam_wait *begun, uint64_t until_ns)
 TEST(a_wait_goes_from_the_first_request_to_the_next_response)
 {
     static struct slam_stream_record stream;
-    struct slam_wait wait = {.responded_ns = 100};
+    struct slam_wait wait = wait_after(100);
     struct slam_silence silence;
 
     slam_stream_record_clear(&stream);
@@ -223,7 +235,7 @@ TEST(a_wait_goes_from_the_first_request_to_the_next_response)
 TEST(a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request)
 {
     static struct slam_stream_record stream;
-    struct slam_wait wait = {.responded_ns = 100};
+    struct slam_wait wait = wait_after(100);
 
     slam_stream_record_clear(&stream);
     slam_wait_failed(&wait, 200, 210);
@@ -244,7 +256,7 @@ TEST(a_wait_is_certain_but_from_a_failed_attempt_to_the_next_request)
 TEST(a_client_that_thinks_does_not_wait)
 {
     static struct slam_stream_record stream;
-    struct slam_wait wait = {.responded_ns = 100};
+    struct slam_wait wait = wait_after(100);
 
     slam_stream_record_clear(&stream);
     slam_wait_sent(&wait, &stream, 200);
@@ -257,6 +269,44 @@ TEST(a_client_that_thinks_does_not_wait)
     CHECK_EQ(wait.since_ns, 401 + 2 * SLAM_THOUGHT_NS);
     CHECK_EQ(stream.silence.since_ns, 200);
     CHECK_EQ(stream.silence.until_ns, 400 + SLAM_THOUGHT_NS);
+}
+
+/* The bits of the slots from first to last. */
+static uint64_t
+slots(unsigned int first, unsigned int last)
+{
+    return UINT64_MAX >> (63 - last) & UINT64_MAX << first;
+}
+
+TEST(slots_tell_when_responses_came_and_something_waited_for_one)
+{
+    static struct slam_stream_record stream, other;
+    struct slam_wait wait = wait_after(0);
+
+    slam_stream_record_clear(&stream);
+    slam_wait_sent(&wait, &stream, 100);
+    slam_wait_responded(&wait, &stream, 130, 0); /* less than a slot */
+    slam_wait_sent(&wait, &stream, 250);
+    slam_wait_responded(&wait, &stream, 1050, 0); /* slots 3 to 9 */
+    slam_wait_sent(&wait, &stream, 2000);
+    slam_wait_failed(&wait, 2000, 2300);
+    slam_wait_sent(&wait, &stream, 2500);
+    slam_wait_report(&wait, &stream, 2800);
+    CHECK_EQ(stream.heard, slots(1, 1) | slots(10, 10));
+    CHECK_EQ(stream.waited, slots(3, 9) | slots(20, 22) | slots(25, 27));
+    /* the interval is closed late: what comes then is of the next one */
+    slam_wait_responded(&wait, &stream, 2850, 6000);
+    slam_wait_responded(&wait, &stream, 6610, 6610);
+    slam_wait_report(&wait, &stream, 6800);
+    CHECK_EQ(stream.heard, slots(1, 1) | slots(10, 10) | slots(28, 28));
+    CHECK_EQ(stream.waited & slots(28, 63), slots(60, 63));
+    slam_wait_advance(&wait, 0, ENDS_NS, 2, 2);
+    slam_wait_report(&wait, &other, 99999);
+    CHECK_EQ(other.heard, slots(2, 2));
+    CHECK_EQ(other.waited, slots(0, 1) | slots(3, 63));
+    CHECK_EQ(other.waiting_since_ns, 6610);
+    slam_stream_record_merge(&stream, &other);
+    CHECK_EQ(stream.heard, slots(1, 2) | slots(10, 10) | slots(28, 28));
 }
 
 static void *
