@@ -157,10 +157,13 @@ def figures_of_run(
     rates are over the whole measure phase."""
     whole_s = measure_s or 1.0
     at_work = {one.name: (one.window.measure_s or 0.0) / whole_s for one in streams}
-    elapsed = [one.value for one in figures if one.metric == "elapsed" and one.value]
+    of_counts = [one for one in figures if one.metric == "elapsed" and one.sample]
+    elapsed = [one.value for one in of_counts if one.value is not None]
     agents = sum(one.metric == "intervals" and bool(one.value) for one in figures)
     longest = max(elapsed, default=_us(measure_s))
-    yield Figure("*", "*", "elapsed", None, longest, kind="run")
+    if needs := next((one.needs for one in of_counts if one.value is None), ""):
+        longest = None
+    yield Figure("*", "*", "elapsed", None, longest, needs=needs, kind="run")
     yield Figure("*", "*", "agents", None, agents, kind="run")
     for metric in ("throughput", "goodput", "errors", *COUNTS):
         every = matching(parse_name(metric), figures)

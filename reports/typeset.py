@@ -104,9 +104,6 @@ def figure_columns(
     return list(map(column, names))
 
 
-_LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+ ?([a-zA-Z]+|%)(?:\W|$)", re.ASCII)
-
-
 def limit_text(threshold: Threshold, value: float | None) -> str:
     """Return a value in the unit in which the threshold's limit is written."""
     if value is None:
@@ -117,7 +114,7 @@ def limit_text(threshold: Threshold, value: float | None) -> str:
 
 def _of_limit(threshold: Threshold) -> tuple[float, str]:
     """Return the factor to the unit of the limit, and that unit."""
-    written = (*_LIMIT_UNIT.findall(threshold.expression), "")[0]
+    written = threshold.written
     match threshold.limit_unit:
         case "us" | "s" as unit:
             shown = written if written in ("ns", "us", "ms") else "s"

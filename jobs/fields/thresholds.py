@@ -152,12 +152,12 @@ _OF_AGENTS = {
     **_THROUGHPUT,
     **_COUNTS,
     "response_time": _TIMES["response_time"],
+    **_metrics("1", cpu="share of its host's CPUs that were busy"),
     **_metrics(
         "us", cpu_per_operation="CPU time of workers for each completed request"
     ),
     **_metrics(
         "share",
-        cpu="of the time of its host's CPUs: busy",
         busy_share="of the workers' time",
         highest_busy_share="of a worker's time, in the worst interval",
         highest_run_queue_share="of an interval: a worker had to wait for a CPU",
@@ -194,7 +194,7 @@ SUBJECTS = {
     "directory": SubjectType("directory(replica)", _OF_MONITORS),
     "host": SubjectType(
         "host(supplier)",
-        _metrics("share", cpu="of its CPUs' time: busy") | _OF_CPUS | _OF_MONITORS,
+        _metrics("1", cpu="share of its CPUs that were busy") | _OF_CPUS | _OF_MONITORS,
     ),
     "process": SubjectType(
         "process(supplier)",
@@ -229,7 +229,7 @@ UNITS = {
     "per_s": Unit("a rate", "/s"),
     "share": Unit("a share", "%", 100.0),
     "1": Unit("a number or a share"),
-    "count": Unit("a number", "requests"),
+    "count": Unit("a number"),
     "bytes": Unit("a size"),
     "bytes_per_s": Unit("a size per second"),
 }
@@ -264,7 +264,8 @@ def figure_rows() -> Iterator[tuple[str, str, str]]:
     """Yield the name of a figure of each metric, its unit, and what it is."""
     for subject in SUBJECTS.values():
         for name, metric in subject.metrics.items():
-            place = "readers.*" if name in STREAM_METRICS else subject.example
+            is_of_stream = metric is _OF_STREAMS.get(name)
+            place = "readers.*" if is_of_stream else subject.example
             is_time = metric.statistics == STATISTICS
             statistic = ("p99",) if is_time else metric.statistics[:1]
             if name not in _OF_MONITORS:
@@ -393,6 +394,8 @@ class Threshold(FigureName):
     limit: float
     #: One of UNITS.
     limit_unit: str
+    #: The unit as the limit has it: `ms`, `MB`, `%`; empty without.
+    written: str = ""
     #: Missed only when interval after interval, or reading after reading, misses it for
     #: this time; 0: it is about the measure phase as a whole.
     hold_ns: int = 0
@@ -422,6 +425,7 @@ def parse_threshold(text: str) -> Threshold:
             comparison=comparison,
             limit=limit,
             limit_unit=unit,
+            written=value.lstrip("0123456789., ").partition("/")[0],
             per=per,
             hold_ns=units.parse_duration(hold) if hold else 0,
             aborts=bool(abort),
@@ -537,7 +541,7 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
     # a stream may have the name of a kind: an operation follows it then
     is_metric = first in (*METRICS, *STATISTICS) and not {*more[:1]} & METRICS.keys()
     last = {*more[-1:]} & {*METRICS, *STATISTICS}
-    may_be_stream = not metrics or (last and not is_metric)
+    may_be_stream = not metrics or (last and not (kind == "run" and is_metric))
     if may_be_stream and (subject is None or (has_any_names and not metrics)):
         return _stream_name(text, has_any_names)
     if not metrics or kind == "stream":

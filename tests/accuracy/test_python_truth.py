@@ -242,7 +242,8 @@ def test_arrivals_of_a_time_that_the_clients_stood_still_are_dropped(
 
     outcome = drive(server.uri, f"{{{load}}}", duration="5s", meanwhile=stand_still)
     assert sent[1] - sent[0] < 60
-    assert 180 < outcome.counts["dropped"] < 220
+    # the host looks every 250 ms
+    assert 150 < outcome.counts["dropped"] < 220
     assert outcome.counts["scheduled"] == 500
     assert outcome.counts["sent"] + outcome.counts["dropped"] == 500
     # which tells that the generator was late

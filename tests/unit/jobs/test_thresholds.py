@@ -171,8 +171,8 @@ PER_ENTRY = "entry_cache_hits[cn=a b,o=c]"
 @pytest.mark.parametrize(
     ("text", "name", "limit", "unit"),
     [
-        ("host(db).cpu < 80%", ("host", "db", "*", "cpu", None), 0.8, "share"),
-        ("host.cpu < 80%", ("host", "*", "*", "cpu", None), 0.8, "share"),
+        ("host(db).cpu < 80%", ("host", "db", "*", "cpu", None), 0.8, "1"),
+        ("host.cpu < 80%", ("host", "*", "*", "cpu", None), 0.8, "1"),
         ("host.load < 8", ("host", "*", "*", "load", "mean"), 8.0, "1"),
         ("server.per_sent < 2", ("server", "*", "*", "per_sent", None), 2.0, "1"),
         (
@@ -206,8 +206,8 @@ PER_ENTRY = "entry_cache_hits[cn=a b,o=c]"
             *(9.0, "count"),
         ),
         (
-            "agent.response_time.p99 < 5ms",
-            ("agent", "*", "*", "response_time", "p99"),
+            "agent(load1).response_time.p99 < 5ms",
+            ("agent", "load1", "*", "response_time", "p99"),
             *(5000.0, "us"),
         ),
         (

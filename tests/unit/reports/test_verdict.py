@@ -475,6 +475,21 @@ def test_evidence_that_does_not_add_up_outranks_a_missed_threshold() -> None:
     assert summary.reasons[-1].startswith("threshold failed")
 
 
+def test_the_run_is_as_long_as_its_longest_count() -> None:
+    def elapsed(**counts: int) -> Any:
+        streams = {name: {"count": count} for name, count in counts.items()}
+        figures = result_of(summary_of(Scenario(streams=streams)))["figures"]
+        return figures["run.elapsed"], figures["writers.*.elapsed"]
+
+    of_run, _ = elapsed()
+    assert of_run["value"] == 6e6  # the measure phase
+    of_run, of_stream = elapsed(writers=1)
+    assert of_run["value"] == of_stream["value"] > 6e6
+    of_run, of_stream = elapsed(writers=10**6, readers=1)
+    assert (of_run["value"], of_stream["value"]) == (None, None)
+    assert of_run["needs"] == of_stream["needs"]
+
+
 def test_a_generator_at_fault_leaves_rates_open_but_not_result_codes() -> None:
     busy = Scenario(thresholds=(FAST,), busy_share=0.99)
     summary = summary_of(busy)
