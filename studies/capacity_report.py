@@ -103,7 +103,7 @@ class Tried:
     @property
     def client_cpu(self) -> float | None:
         """Busy share of the CPUs of the agents' hosts, of the busiest."""
-        return self._highest("agent.cpu")
+        return self._highest("agent(*).cpu")
 
     @property
     def server_cpu(self) -> float | None:

@@ -156,7 +156,7 @@ def _figures(
     summary: Summary, name: str, caption: str, texts: str, *more: Field[AgentSummary]
 ) -> Table:
     """Return a table of figures of the agents, and what each of them is."""
-    names = [parse_name(f"agent.{text}") for text in texts.split()]
+    names = [parse_name(f"agent(*).{text}") for text in texts.split()]
     known = {one.key: one for one in summary.figures}
     abouts = {SUBJECTS["agent"].metrics[one.metric].about: one.words for one in names}
     notes = "; ".join(f"{words}: {about}" for about, words in abouts.items())
