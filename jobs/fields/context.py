@@ -58,7 +58,8 @@ class Reading:
     def need_on_host(self, path: str) -> str:
         """Check a file that each agent has on its own host; return its path."""
         if not os.path.isabs(path):
-            hint = "each agent reads it on its own host"
+            here = os.path.abspath((self.base or Path()) / path)
+            hint = f"each agent reads it on its own host, such as {here}"
             raise expected("an absolute path", path, hint)
         return self._check_place(path)
 
@@ -121,7 +122,7 @@ class Reading:
             return name
         raise Fault(
             f"expected a file in the folder of the job, got {got(name)}",
-            "copy it there, or name it in the command: --set, or --var with `vars`",
+            f"copy it there, or give its key in the command: --set KEY={name}",
         )
 
     def _find(self, name: str) -> Path | bytes | None:
