@@ -60,8 +60,9 @@ class ThresholdResult:
     #: What the value is compared with, and how.
     comparison: str
     limit: float
-    #: The value with its unit, and what it may be.
+    #: The value with its unit, where it is, and what it may be.
     shown: str
+    where: str
     range: str
     outcome: Outcome
     #: Why it is missed or uncertain, for people.
@@ -397,7 +398,8 @@ def _result(
         "s" if threshold.hold_ns else threshold.limit_unit,
         threshold.comparison,
         threshold.hold_ns / NS_PER_S or threshold.limit,
-        one.shown + where + more,
+        one.shown,
+        of * is_named + more,
         one.range,
         one.outcome,
         reason,

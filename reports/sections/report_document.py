@@ -338,6 +338,7 @@ def _thresholds(summary: Summary) -> Table:
             lambda one: f"{one.expression}{' (default)' * one.is_default}",
         ),
         number("Observed", lambda one: grouped(one.shown)),
+        column("Where", lambda one: one.where),
         column("Range (95%)", lambda one: grouped(one.range) or NOTHING),
         number("of limit (%)", _of_limit),
         *missed,
