@@ -50,8 +50,6 @@ from support import endurance
 
 _ROWS = 500
 _LOOKS_S = 0.05
-#: Later than any interval.
-_NEVER = 1 << 31
 Cost = tuple[float, float, float, float]
 
 
@@ -144,7 +142,7 @@ def keep_parts(path: Path, run_id: str, variables: dict[str, str]) -> list[Cost]
     costs: list[Cost] = []
     while True:
         found, answer = cost(
-            sys.executable, path, run_id, variables, first_index=0, last_index=_NEVER
+            sys.executable, path, run_id, variables, first_index=0, last_index=1 << 30
         )
         if "part" not in answer:
             return costs

@@ -12,7 +12,6 @@ import os
 import resource
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ldapslam.base.child import answer, command_of
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 #: For coordinator/runs/judge.py.
 COMMAND = command_of(__name__)
-
-#: Later than any interval.
-NEVER = 1 << 31
 
 #: At 19 it might never end on a busy host.
 _NICENESS = 10
@@ -77,9 +73,8 @@ def collected(
 
     parts = parts_of_run(store, run, store.agents(run.run_id))
     known, plan = kept(store, run.run_id), parts[0].plan
-    # what ends by its counts has the points of its charts only then; the last part
-    # ends with the run
-    spans = plan.parts(len(run.agents))[:-1]
+    *spans, last = plan.parts(len(run.agents))
+    # what ends by its counts has the points of its charts only then
     spans *= not plan.all_counted(run.plan.by_stream)
     due = [
         one
@@ -90,15 +85,15 @@ def collected(
         and not one.is_made_as(known.get(one.span.start))
     ]
     following = [one.span.stop - 1 for one in due[1:]]
-    following += [one.stop - 1 for one in spans if one.stop - 1 > last_index]
-    found: dict[str, object] = {"next": following[0] if following else NEVER}
+    # the last part ends with the run
+    following += [one.stop - 1 for one in (*spans, last) if one.stop - 1 > last_index]
+    found: dict[str, object] = {"next": following[0]}
     if due:
-        first, last = due[0].span.start, due[0].span.stop - 1
-        reports = reports_part(store, run.run_id, first, last)
+        span = due[0].span.start, due[0].span.stop - 1
+        reports = reports_part(store, run.run_id, *span)
         content = encoded(due[0].collect(store))
-        digests = reports.rows, reports.sha256, due[0].made_of
-        found["part"] = asdict(CollectedPart(first, last, *digests))
-        found["content"] = b64encode(content).decode()
+        part = CollectedPart(*span, reports.rows, reports.sha256, due[0].made_of)
+        found |= {"part": part._asdict(), "content": b64encode(content).decode()}
     return found
 
 

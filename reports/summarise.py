@@ -147,17 +147,18 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
     planned, collected = evidence.run.plan.stream(name), evidence.collected
     totals = evidence.totals_of(name)
     window = evidence.window_of(name)
-    connections = {key: totals.counters[key] for key in CONNECTION_COUNTERS}
+    counters = totals.counters
+    connections = {key: counters[key] for key in CONNECTION_COUNTERS}
     if planned.connections:
         # each connection's first set-up is none
-        again = totals.counters["connects"] - planned.connections
+        again = counters["connects"] - planned.connections
         connections["reconnects"] = max(0, again)
     return StreamSummary(
         planned=planned,
         window=window,
         connections=connections,
-        failure_causes=_known(totals.counters, FAILURE_CAUSES),
-        loss_causes=_known(totals.counters, LOSS_CAUSES),
+        failure_causes=_known(counters, FAILURE_CAUSES),
+        loss_causes=_known(counters, LOSS_CAUSES),
         outage=evidence.outage_of(name),
         unsent=evidence.unsent_of(name),
         loop_share=(evidence.loop_share(name) if planned.model == "closed" else None),

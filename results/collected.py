@@ -8,7 +8,7 @@ comes, or an agent begins another attempt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -20,8 +20,7 @@ from ldapslam.results.store import Store
 _table = schema.collected_part
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedPart:
+class CollectedPart(NamedTuple):
     """The numbers of its intervals, how many reports it is of, with the SHA-256 of
     their rows and of what else it was made of, both in hexadecimal digits."""
 
@@ -35,7 +34,6 @@ class CollectedPart:
 def keep(store: Store, run_id: str, part: CollectedPart, content: bytes) -> bool:
     """Keep a part of a run that goes on, if the store still has its reports."""
     run, report = schema.run.c, schema.interval_report.c
-    ours = {name: getattr(part, name) for name in CollectedPart.__slots__}
     with store.transaction(writes=True) as connection:
         is_theirs = report.interval_index.between(part.first_index, part.last_index)
         query = sa.select(sa.func.count()).where(report.run_id == run_id, is_theirs)
@@ -45,14 +43,14 @@ def keep(store: Store, run_id: str, part: CollectedPart, content: bytes) -> bool
         if connection.scalar(query) != part.reports:
             return False
         forget_collected(connection, run_id, part.first_index, part.last_index)
-        row = {"run_id": run_id, **ours, "content": content}
+        row = {"run_id": run_id, **part._asdict(), "content": content}
         connection.execute(_table.insert(), row)
         return True
 
 
 def kept(store: Store, run_id: str) -> dict[int, CollectedPart]:
     """The first interval of each part that is kept of a run -> the part."""
-    columns = [_table.c[name] for name in CollectedPart.__slots__]
+    columns = [_table.c[name] for name in CollectedPart._fields]
     query = sa.select(*columns).where(_table.c.run_id == run_id)
     with store.transaction() as connection:
         found = connection.execute(query.order_by(_table.c.first_index)).all()
@@ -63,7 +61,7 @@ def content_of(store: Store, run_id: str, part: CollectedPart) -> bytes | None:
     """None: the part was forgotten meanwhile."""
     query = sa.select(_table.c.content).where(
         _table.c.run_id == run_id,
-        *(_table.c[name] == getattr(part, name) for name in CollectedPart.__slots__),
+        *(_table.c[name] == value for name, value in part._asdict().items()),
     )
     with store.transaction() as connection:
         return connection.scalar(query)

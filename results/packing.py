@@ -21,21 +21,33 @@ _LEVEL = 1
 
 
 def pack(snapshot: Snapshot) -> bytes:
-    return zstandard.compress(snapshot.SerializeToString(), _LEVEL)
+    return compressed(snapshot.SerializeToString())
 
 
 def unpack(packed: bytes) -> Snapshot:
     """StoreError when it is damaged, or unpacks to more than a report can be."""
     most = min(MAX_SNAPSHOT_BYTES, _MOST_BESIDE + _MOST_TIMES * len(packed))
+    content = decompressed(packed, most, "an interval's report")
     try:
-        if zstandard.frame_content_size(packed) > most:
-            raise StoreError("an interval's report is too long")
+        return Snapshot.FromString(content)
+    except DecodeError as error:
+        raise StoreError(f"an interval's report is damaged: {error}") from error
+
+
+def compressed(content: bytes) -> bytes:
+    return zstandard.compress(content, _LEVEL)
+
+
+def decompressed(packed: bytes, most_bytes: int, what: str) -> bytes:
+    """StoreError when it is damaged, or longer than that."""
+    try:
+        if zstandard.frame_content_size(packed) > most_bytes:
+            raise StoreError(f"{what} is too long")
         # without a length in its header it is refused
         unpacking = zstandard.ZstdDecompressor()
-        content = unpacking.decompress(packed, allow_extra_data=False)
-        return Snapshot.FromString(content)
-    except (zstandard.ZstdError, DecodeError) as error:
-        raise StoreError(f"an interval's report is damaged: {error}") from error
+        return unpacking.decompress(packed, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise StoreError(f"{what} is damaged: {error}") from error
 
 
 def digest_of(packed: bytes) -> bytes:

@@ -537,11 +537,11 @@ def parse_name(text: str, *, has_any_names: bool = False) -> FigureName:
         return _stream_name(text, has_any_names)
     kind, subject, rest = match.groups()
     metrics = SUBJECTS[kind].metrics if kind in SUBJECTS else {}
-    first, *more = rest.split(".")
-    # a stream may have the name of a kind: an operation follows it then
-    is_metric = first in (*METRICS, *STATISTICS) and not {*more[:1]} & METRICS.keys()
-    last = {*more[-1:]} & {*METRICS, *STATISTICS}
-    may_be_stream = not metrics or (last and not (kind == "run" and is_metric))
+    # a stream, or an operation, may have the name of a kind; but the run has figures
+    first, last = rest.partition(".")[0], rest.rpartition(".")[2]
+    known = (*METRICS, *STATISTICS)
+    is_of_run = kind == "run" and first in known
+    may_be_stream = not metrics or (last in known and not is_of_run)
     if may_be_stream and (subject is None or (has_any_names and not metrics)):
         return _stream_name(text, has_any_names)
     if not metrics or kind == "stream":

@@ -12,14 +12,14 @@ rounded here.
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import Counter, defaultdict, deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -656,25 +656,21 @@ def collect_run(
     """Collect the parts of a run. A part that was collected while the run went on is
     taken from the store; `from_reports`: it is not."""
     run, plan = parts[0].run, parts[0].plan
-    known = {} if from_reports else kept(store, run.run_id)
-    places = {
-        place: known[one.span.start]
-        for place, one in enumerate(parts)
-        if one.is_made_as(known.get(one.span.start))
+    stored = {} if from_reports else kept(store, run.run_id)
+    known = {
+        one.span: stored[one.span.start]
+        for one in parts
+        if one.is_made_as(stored.get(one.span.start))
     }
-    left = [one for place, one in enumerate(parts) if place not in places]
-    found = iter(_found(store, left))
-    collected: Collected | None = None
-    for place, part in enumerate(parts):
-        if place in places:
-            this = _kept(store, part, places[place])
-        else:
-            this = next(found)
-        if collected is None:
-            collected = this
-        else:
-            collected.add(this)
-    assert collected is not None
+    others = [one for one in parts if one.span not in known]
+    with closing(_found(store, others)) as found:
+        each = (
+            _kept(store, one, known[one.span]) if one.span in known else next(found)
+            for one in parts
+        )
+        collected = next(each)
+        for later in each:
+            collected.add(later)
     due = plan.shown if run.state == "finished" else collected.last_index + 1
     collected.timeline.gaps = gaps_of(plan, collected.complete, due)
     return collected
@@ -682,41 +678,37 @@ def collect_run(
 
 def _kept(store: Store, part: Part, known: CollectedPart) -> Collected:
     """What is kept of a part, or what its reports say where that cannot be read."""
-    with contextlib.suppress(StoreError):
+    with suppress(StoreError):
         if content := content_of(store, part.run.run_id, known):
             return decoded(content)
     return part.collect(store)
 
 
-def _found(store: Store, parts: Sequence[Part]) -> list[Collected]:
+def _found(store: Store, parts: Sequence[Part]) -> Generator[Collected, None, None]:
+    """Collect the parts in their order, some at a time by processes of their own."""
     processes = min(len(parts), os.cpu_count() or 1)
     # no other process can open a store in memory, or with a password
     if store.path is None or processes <= 1:
-        return [one.collect(store) for one in parts]
-    return _shared(store, parts, processes)
-
-
-def _shared(store: Store, parts: Sequence[Part], processes: int) -> list[Collected]:
-    """By this process, from the last part on, and by others, from the first on."""
+        yield from (one.collect(store) for one in parts)
+        return
     # not forked: the caller may have threads
     context = multiprocessing.get_context("spawn")
     # they hold pipes to each other: without it they would survive this process
-    pool = ProcessPoolExecutor(processes - 1, context, initializer=end_with_parent)
+    pool = ProcessPoolExecutor(processes, context, initializer=end_with_parent)
+    waiting: deque[Future[Collected]] = deque()
     with pool as executor:
-        futures = [executor.submit(_collect_from, store.url, one) for one in parts[:-1]]
-        own = [parts[-1].collect(store)]
-        for future, part in zip(reversed(futures), reversed(parts[:-1]), strict=True):
-            if not future.cancel():
-                break
-            own.append(part.collect(store))
         try:
-            others = [one.result() for one in futures if not one.cancelled()]
+            for part in parts:
+                waiting.append(executor.submit(_collect_from, store.url, part))
+                if len(waiting) > processes:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise ReportError(
                 "a process that read the run ended before its time",
                 hint="what it wrote on stderr says why",
             ) from error
-    return [*others, *reversed(own)]
 
 
 def _collect_from(url: str, part: Part) -> Collected:

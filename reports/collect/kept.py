@@ -9,11 +9,11 @@ from typing import TypeVar, get_args, get_origin
 
 import msgspec
 import numpy as np
-import zstandard
 
 from ldapslam.base.errors import StoreError
 from ldapslam.reports.collect.totals import Collected
 from ldapslam.results.histogram import BUCKETS, Histogram, Sums
+from ldapslam.results.packing import compressed, decompressed
 
 T = TypeVar("T")
 
@@ -30,17 +30,14 @@ def encoded(collected: Collected) -> bytes:
         raise StoreError(f"a part of a run cannot be kept: {error}") from error
     if len(content) > _MOST_BYTES:
         raise StoreError("a part of a run is too long")
-    return zstandard.compress(content, 1)
+    return compressed(content)
 
 
 def decoded(content: bytes) -> Collected:
     """StoreError where it is none."""
     try:
-        unpacking = zstandard.ZstdDecompressor()
-        if zstandard.frame_content_size(content) > _MOST_BYTES:
-            raise StoreError("a part of a run is too long")
-        return _DECODER.decode(unpacking.decompress(content, allow_extra_data=False))
-    except (zstandard.ZstdError, msgspec.MsgspecError, TypeError, ValueError) as error:
+        return _DECODER.decode(decompressed(content, _MOST_BYTES, "a part of a run"))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise StoreError(f"a part of a run is damaged: {error}") from error
 
 

@@ -210,8 +210,7 @@ class Timeline:
             known = self.states.setdefault(expression, {})
             for key, more in of_operations.items():
                 # an interval is in one part only
-                ours = known.setdefault(key, bytearray(len(more)))
-                ours[:] = np.maximum(_numbers(ours), _numbers(more)).tobytes()
+                known[key] = highest(known.get(key, bytes(len(more))), more)
 
     def states_of(self, expression: str) -> bytes | None:
         """Return the states over all operations of a threshold: an interval is missed
@@ -363,8 +362,10 @@ class Plan:
         return self.phases[place].name if place >= 0 else ""
 
 
-def _numbers(content: bytes | bytearray) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(content, np.uint8)
+def highest(one: bytes | bytearray, other: bytes | bytearray) -> bytearray:
+    """The higher of both numbers at each place."""
+    both = np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)
+    return bytearray(np.maximum(*both).tobytes())
 
 
 def _cut(phases: Sequence[Phase], end_s: float) -> tuple[Phase, ...]:

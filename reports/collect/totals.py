@@ -13,11 +13,9 @@ from functools import partial
 from operator import or_
 from typing import NamedTuple, Self, TypeVar
 
-import numpy as np
-
 from ldapslam.jobs.fields.thresholds import UNANSWERED
 from ldapslam.proto.fields import LATEST_TIMES, SLOTS, STREAM_TIMES
-from ldapslam.reports.collect.timeline import Timeline
+from ldapslam.reports.collect.timeline import Timeline, highest
 from ldapslam.results.histogram import Histogram
 
 #: Outcomes of requests that had a response.
@@ -349,11 +347,7 @@ class Collected:
     def add(self, later: Collected) -> None:
         """Takes what was collected of the intervals after these."""
         self.timeline.extend(later.timeline)
-        both = (
-            np.frombuffer(self.complete, np.uint8),
-            np.frombuffer(later.complete, np.uint8),
-        )
-        self.complete = bytearray(np.maximum(*both).tobytes())
+        self.complete = highest(self.complete, later.complete)
         for key, operation in later.operations.items():
             self.operations.setdefault(key, OperationTotals()).add(operation)
         for name, stream in later.streams.items():

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class Asked:
 
 def found(following: int) -> dict[str, object]:
     content = b64encode(b"content").decode()
-    return {"part": asdict(PART), "content": content, "next": following}
+    return {"part": PART._asdict(), "content": content, "next": following}
 
 
 def _go_on(store: Store) -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.add_clock_samples(RUN_ID, [("load1", 5, 7, 9)])
         add_monitors(store, RUN_ID, 5)
         of = reports_part(store, RUN_ID, 1, 3)
-        part = asdict(CollectedPart(1, 3, of.rows, of.sha256, "made of"))
+        part = CollectedPart(1, 3, of.rows, of.sha256, "made of")._asdict()
         with store.transaction(writes=True) as connection:
             row = {"run_id": RUN_ID, **part, "content": b"content"}
             connection.execute(schema.collected_part.insert(), row)
