@@ -580,11 +580,11 @@ def _stream_name(text: str, has_any_names: bool) -> FigureName:
         metric = names.pop()
     if has_any_names:
         names[1:] = [".".join(names[1:])]
+    if not metric and re.fullmatch(r"p\d+(_\d+)?", last):
+        raise Fault(f"unknown statistic {last!r}", _known(STATISTICS))
     if len(names) > 2:
         hint = did_you_mean(names[2], METRICS, "metrics")
         raise Fault(f"unknown metric {names[2]!r}", hint)
-    if not metric and re.fullmatch(r"p\d+(_\d+)?", last):
-        raise Fault(f"unknown statistic {last!r}", _known(STATISTICS))
     if not metric:
         problem = f"{text!r} does not name a stream, operation and metric"
         hint = did_you_mean(last, METRICS, "metrics")
