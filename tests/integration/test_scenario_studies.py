@@ -79,10 +79,10 @@ def test_many_client_machines_or_few(slapd_installed: None, tmp_path: Path) -> N
             measured[one]["value"] for one in ("binds", "searches", "unbinds")
         )
         assert measured["operations"]["value"] == counted
-        assert 0 < measured["mean response time (ms)"]["value"] < 140_000
+        assert 0 < measured["mean response time"]["value"] < 140_000
     assert found[(3,)]["published"]["searches"] == 2829
     assert not found[(18,)]["measured"]
-    assert found[(18,)]["published"]["mean response time (ms)"] == 430
+    assert found[(18,)]["published"]["mean response time"] == 430
 
 
 def cache_size(lab: Lab) -> list[bytes]:
@@ -136,9 +136,9 @@ def test_file_systems_under_the_database(slapd_installed: None, tmp_path: Path) 
     found = rows(content)
     for name in folders:
         assert found["import", name]["measured"]["import"]["value"] > 0
-        assert found["search", name]["measured"]["search (s)"]["value"] > 0
-        assert found["import", name]["measured"]["search (s)"] is None
-    assert found["search", "xfs"]["published"]["search (s)"] == 30
+        assert found["search", name]["measured"]["search"]["value"] > 0
+        assert found["import", name]["measured"]["search"] is None
+    assert found["search", "xfs"]["published"]["search"] == 30
 
 
 @pytest.mark.long
@@ -154,7 +154,7 @@ def test_two_servers_side_by_side(slapd_installed: None, tmp_path: Path) -> None
     assert len(found[2, "old"]["measured"]["operations"]["runs"]) == 2
     assert found[50, "new"]["published"]["operations"] == [32092, 32169, 32008]
     page = tmp_path / "ldapslam-runs" / "study-side-by-side" / "study.txt"
-    assert "32,089.7 (32,092, 32,169, 32,008)" in page.read_text()
+    assert "32,090 (32,092, 32,169, 32,008)" in page.read_text()
     # each run began with new servers
     folder = tmp_path / "ldapslam-runs" / "study-side-by-side" / "runs"
     results = [json.loads(one.read_text()) for one in folder.glob("*/result.json")]
@@ -178,7 +178,7 @@ def test_a_supplier_and_its_replicas(slapd_installed: None, tmp_path: Path) -> N
     found = rows(content)
     assert found["C1",]["published"]["adds"] == 11786
     measured = {name: found[name,]["measured"] for name in jobs}
-    assert measured["C10"]["search (ms)"]["value"] > 0
+    assert measured["C10"]["search time"]["value"] > 0
     assert measured["C10"]["searches"]["value"] > 0
     # 20 writes a second for 5 s, twice as many modifies as adds and deletes
     writes = [measured["C2"][one]["value"] for one in ("adds", "modifies", "deletes")]
