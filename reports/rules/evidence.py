@@ -40,6 +40,7 @@ from ldapslam.reports.rules.reconciliation import (
     reconcile,
     sent_requests,
 )
+from ldapslam.reports.rules.steady import Steady, steady_findings
 from ldapslam.reports.streams import Outage, Window
 from ldapslam.results.facts import AgentFacts, ReplicationFacts
 from ldapslam.results.records import EventRecord, RunRecord
@@ -381,6 +382,12 @@ class Evidence:
             for operation in stream.operations
             if operation.is_paged
         }
+
+    @cached_property
+    def steady(self) -> Mapping[tuple[str, str], Steady]:
+        """Of each operation under constant load."""
+        found = steady_findings(self.collected.timeline, self.streams)
+        return {(one.stream, one.operation): one for one in found}
 
     @cached_property
     def losses(self) -> dict[str, Loss]:

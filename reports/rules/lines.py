@@ -17,6 +17,9 @@ import numpy as np
 
 from ldapslam.base.arrays import Floats, median
 
+#: Of medians of successive blocks under constant load.
+_MOST_ALIKE = 0.6
+
 
 class Line(NamedTuple):
     """Value against time, with the interval of its slope."""
@@ -69,8 +72,9 @@ def autocorrelation(values: Floats) -> float:
 
 
 def widened_by(correlation: float) -> float:
-    """Return the factor of sigma for values with this lag-1 autocorrelation."""
-    bounded = min(max(correlation, 0.0), 0.99)
+    """Return the factor of sigma for values with this lag-1 autocorrelation. A higher
+    one is the change itself: what a line or levels leave of a transient is alike."""
+    bounded = min(max(correlation, 0.0), _MOST_ALIKE)
     return math.sqrt((1 + bounded) / (1 - bounded))
 
 

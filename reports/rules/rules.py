@@ -36,7 +36,6 @@ from ldapslam.reports.collect.totals import (
 from ldapslam.reports.document import format_figure
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.reconciliation import restarted, unread
-from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.facts import AgentFacts
 from ldapslam.results.histogram import Histogram
 
@@ -608,7 +607,7 @@ def _server_restarted(evidence: Evidence) -> Finding:
 def _steady(evidence: Evidence) -> Finding:
     if evidence.validity.steady != "required":
         return Finding("not required", NOT_APPLICABLE, passed=True)
-    found = steady_findings(evidence.collected.timeline, evidence.streams)
+    found = evidence.steady.values()
     wrong = [one.text for one in found if one.text]
     unknown = [one for one in found if one.is_steady is None]
     observed = _listed(wrong) or f"{len(found) - len(unknown)} of {len(found)} steady"

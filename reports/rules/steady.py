@@ -12,7 +12,7 @@ A change below LEAST_SHIFT does not matter, even if it is significant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from ldapslam.base.arrays import Floats, median
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.rules.lines import block_medians, theil_sen
-from ldapslam.reports.rules.steps import LEAST_SHIFT, step_places
+from ldapslam.reports.rules.steps import LEAST_SHIFT, step_places, stretch_apart
 
 LEAST_POINTS = 10
 #: Fewer show a large change, but that none is found in them means little.
@@ -56,7 +56,7 @@ def steady_findings(
         for key, series in timeline.operations.items()
         if key[0] in streams and is_constant(streams[key[0]])
     }
-    tests = 2 * sum(values.size >= LEAST_POINTS for values in medians.values())
+    tests = 3 * sum(values.size >= LEAST_POINTS for values in medians.values())
     limit = FALSE_ALARMS / max(1, tests)
     return tuple(_finding(key, values, limit) for key, values in medians.items())
 
@@ -82,7 +82,10 @@ def _finding(key: tuple[str, str], medians: Floats, limit: float) -> Steady:
     blocks = block_medians(medians, BLOCKS)
     if count < LEAST_POINTS or _lowest_p(blocks.size) > limit:
         return Steady(*key, count)
-    changes = [*_steps(blocks, limit)] or [*_drift(blocks, limit)]
+    at_s = np.arange(blocks.size, dtype=np.float64)
+    changes = [*_levels(blocks, step_places(at_s, blocks, limit))]
+    changes = changes or [*_drift(blocks, limit)]
+    changes = changes or [*_levels(blocks, stretch_apart(at_s, blocks, limit)[0])]
     if not changes:
         return Steady(*key, count, is_steady=count >= LEAST_STEADY_POINTS or None)
     text = f"{'.'.join(key)}: the median response time is {'; '.join(changes)}"
@@ -105,9 +108,7 @@ def _drift(blocks: Floats, limit: float) -> Iterator[str]:
         yield f"{_side(share)} ({shown}) in {phase}"
 
 
-def _steps(blocks: Floats, limit: float) -> Iterator[str]:
-    at_s = np.arange(blocks.size, dtype=np.float64)
-    places = step_places(at_s, blocks, limit)
+def _levels(blocks: Floats, places: Sequence[int]) -> Iterator[str]:
     levels = np.split(blocks, places)
     for place, (before, after) in zip(places, pairwise(levels), strict=True):
         share = _side(_change(before, after))

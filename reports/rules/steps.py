@@ -64,8 +64,22 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
     """Return the indexes of the values before which there is a step, by p below the
     limit."""
     n = values.size
-    if n < 2 * _LEAST_SIDE:
+    places, fits_better = stretch_apart(at_s, values, limit)
+    if not places or not fits_better:
         return []
+    found = []
+    for start, end in pairwise([0, *places, n]):
+        inside = step_places(at_s[start:end], values[start:end], limit)
+        found += [*(start + one for one in inside), end]
+    return found[:-1]
+
+
+def stretch_apart(at_s: Floats, values: Floats, limit: float) -> tuple[list[int], bool]:
+    """Return the ends, inside the values, of the stretch that differs most from all
+    others, if p is below the limit; and whether levels fit better than a line."""
+    n = values.size
+    if n < 2 * _LEAST_SIDE:
+        return [], False
     share, places = _most_apart(values)
     parts = np.split(values, places)
     levels = [median(part) for part in parts]
@@ -81,18 +95,10 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
         for place, (before, after) in zip(places, pairwise(levels), strict=True)
         if abs(after - before) >= LEAST_SHIFT * abs(before)
     ]
-    if (
-        not places
-        or chance(share, n, independent) > limit
-        or 2 * independent * _likelier(at_s, values, around)
-        < _BETTER * (fitted - 1 - math.log(limit))
-    ):
-        return []
-    found = []
-    for start, end in pairwise([0, *places, n]):
-        inside = step_places(at_s[start:end], values[start:end], limit)
-        found += [*(start + one for one in inside), end]
-    return found[:-1]
+    if not places or chance(share, n, independent) > limit:
+        return [], False
+    likelier = 2 * independent * _likelier(at_s, values, around)
+    return places, likelier >= _BETTER * (fitted - 1 - math.log(limit))
 
 
 def _most_apart(values: Floats) -> tuple[float, list[int]]:

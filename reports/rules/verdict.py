@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES, causes_text
 from ldapslam.reports.collect.totals import unanswered
+from ldapslam.reports.document import format_figure
 from ldapslam.reports.rules.busy_hosts import busy_hosts
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import RULES, Cause, Rule
-from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.facts import AgentFacts, CleanUp
 from ldapslam.results.histogram import Histogram
 
@@ -44,9 +44,12 @@ _AGENT_NOTES = (
         "without real-time priority, send lag depends on what else runs on the host",
     ),
 )
-#: Medians of this many requests differ by chance by far less than this factor.
-_MEDIAN_SAMPLE = 1_000
+#: Medians differ where their intervals lie apart by this factor.
 _DISAGREEMENT = 1.25
+#: Requests that follow each other are alike: so many may tell no more than one.
+_ALIKE = 10
+#: A directory does some things less often.
+_SHORT_S = 5.0
 
 _CONNECTION_NOTES = {
     "connect_failures": "connection attempts failed",
@@ -179,10 +182,11 @@ def _notes_of_counts(evidence: Evidence) -> Iterator[str]:
                 f"stream {name} ended before the measure phase: it has no statistics "
                 "there"
             )
-        elif planned.count and 0 < (evidence.window_of(name).measure_s or 0) < 1:
+        elif 0 < (length_s := evidence.window_of(name).measure_s or 0) < _SHORT_S:
+            more = "larger count" if planned.count else "longer duration"
             yield (
-                f"stream {name} reached its count in less than 1 s: that is too short "
-                "for its rates and times; use a larger count, or a duration"
+                f"stream {name} was measured for {format_figure(length_s)} s: what the "
+                f"directory does less often is not in its figures; use a {more}"
             )
     for name in filter(evidence.may_be_short, evidence.streams):
         how = "did not reach" if evidence.is_short(name) else "may not have reached"
@@ -305,7 +309,7 @@ def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
 
 
 def _notes_of_steady(evidence: Evidence) -> Iterator[str]:
-    for one in steady_findings(evidence.collected.timeline, evidence.streams):
+    for one in evidence.steady.values():
         if one.text:
             yield f"not in a steady state: {one.text}"
 
@@ -336,21 +340,23 @@ def _notes_of_disagreement(evidence: Evidence) -> Iterator[str]:
 def _disagreement(times: Mapping[str, Histogram]) -> str:
     """Return the shortest and the longest median, if they are far apart; else an empty
     text."""
-    medians = {
-        name: median
+    intervals = {
+        name: interval
         for name, one in times.items()
-        if one.total >= _MEDIAN_SAMPLE
         # of a copy: a histogram keeps its ranks, which take more memory than itself
-        and (median := Histogram.union([one]).percentile(50)) is not None
+        if (interval := Histogram.union([one]).ci95(50, one.sample // _ALIKE))
     }
-    shortest = min(medians, key=medians.__getitem__, default="")
-    longest = max(medians, key=medians.__getitem__, default="")
-    if not medians or medians[longest] <= _DISAGREEMENT * medians[shortest]:
+    shortest = min(intervals, key=lambda name: intervals[name].low_ns, default="")
+    longest = max(intervals, key=lambda name: intervals[name].low_ns, default="")
+    most_ns = intervals[shortest].high_ns if intervals else None
+    if most_ns is None or intervals[longest].low_ns <= _DISAGREEMENT * most_ns:
         return ""
-    return (
-        f"{medians[shortest] / 1e6:,.3f} ms at {shortest} and "
-        f"{medians[longest] / 1e6:,.3f} ms at {longest}"
+    ends = (times[name].percentile(50) or 0.0 for name in (shortest, longest))
+    texts = (
+        f"{median_ns / 1e6:,.3f} ms at {name}"
+        for median_ns, name in zip(ends, (shortest, longest), strict=True)
     )
+    return " and ".join(texts)
 
 
 def _notes_of_connections(evidence: Evidence) -> Iterator[str]:

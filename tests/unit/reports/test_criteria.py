@@ -246,6 +246,10 @@ def slower(_: int, counts: Times) -> Times:
     return {**counts, "service": counts["service"] + 100 * MS}
 
 
+def slower_and_slower(second: int, counts: Times) -> Times:
+    return {**counts, "service": counts["service"] * (1 + second / SECONDS)}
+
+
 def burst(*_: Any) -> Times:
     """Answer all requests of 13 s in one second."""
     return {"service": np.linspace(1, 13, 6500) * NS_PER_S, "lag": np.zeros(6500)}
@@ -394,6 +398,14 @@ OPERATIONS = [
     case("healthy", "PASS", "", P99),
     case("slow", "FAIL", "5% of requests ≥ 5ms", P99, change=slow(0.05, 6)),
     case("on the edge", "INVALID", "a longer run", P99, change=slow(0.01, 6)),
+    case(
+        "slower and slower",
+        "INVALID",
+        "a run that is steady tells",
+        *("load.search.response_time.p99 < 6ms",),
+        stream=CLOSED,
+        change=slower_and_slower,
+    ),
     # what the generator did
     case("late", "INVALID", "were sent late", P999, change=late(0.008, 150)),
     case("late, but few", "PASS", "", P99, change=late(0.008, 150)),

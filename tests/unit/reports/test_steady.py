@@ -21,6 +21,7 @@ from support.draws import Draws, autoregressive
 CLOSED = {"model": "closed", "clients": 8}
 #: Runs in each simulation: the standard error of a share of 5 % is 1 %.
 RUNS = 500
+FEW_RUNS = 100
 
 
 def findings(
@@ -120,8 +121,10 @@ def test_only_constant_loads_are_looked_at(stream: dict[str, Any]) -> None:
     assert findings(medians, stream=constant)[0].is_steady is False
 
 
-def _alarms(draw: Callable[[], tuple[Floats, ...]], draws: Draws) -> float:
-    runs = draws.of(RUNS)
+def _alarms(
+    draw: Callable[[], tuple[Floats, ...]], draws: Draws, number: int = RUNS
+) -> float:
+    runs = draws.of(number)
     found = (findings(*draw()) for _ in range(runs))
     return sum(any(one.is_steady is False for one in run) for run in found) / runs
 
@@ -154,6 +157,42 @@ def test_a_drift_of_a_tenth_is_found(draws: Draws) -> None:
         return (np.linspace(1, 1.1, 60) * rng.normal(1, 0.046, 60),)
 
     assert _alarms(draw, draws) >= 0.9 - draws.slack(0.9, RUNS)
+
+
+#: What a response time does before it is steady, or instead of it: from 1 to `times`
+#: that, at shares of the phase.
+TRANSIENTS: dict[str, Callable[[Floats, float], Floats]] = {
+    "caches fill": lambda at, times: 1 + (times - 1) * np.exp(-at / 0.2),
+    "caches fill soon": lambda at, times: 1 + (times - 1) * np.exp(-at / 0.1),
+    "caches fill slowly": lambda at, times: 1 + (times - 1) * np.exp(-at / 0.4),
+    "a step": lambda at, times: np.where(at < 0.3, 1, times),
+    "a step back": lambda at, times: np.where(at < 0.8, times, 1),
+    "a while": lambda at, times: np.where((at > 0.4) & (at < 0.6), times, 1),
+    "a line": lambda at, times: 1 + (times - 1) * at,
+    "a leak": lambda at, times: times**at,
+    "a late leak": lambda at, times: 1 + (times - 1) * at**3,
+}
+
+
+@pytest.mark.parametrize("r", [0.0, 0.5])
+@pytest.mark.parametrize("points", [60, 120])
+@pytest.mark.parametrize("shape", TRANSIENTS)
+def test_a_transient_is_found_however_large_it_is(
+    shape: str, points: int, r: float, draws: Draws
+) -> None:
+    """Medians that scatter by 2 %."""
+    rng = np.random.default_rng([points, len(shape)])
+    at = (np.arange(points) + 0.5) / points
+    for times in (1.3, 2.0, 4.0, 15.0):
+        level = TRANSIENTS[shape](at, times)
+
+        def draw(level: Floats = level) -> tuple[Floats]:
+            return (level * (1 + 0.02 * autoregressive(rng, points, r)),)
+
+        # where it is over after a tenth, little is left of a third
+        least = 0.9 if (shape, times) == ("caches fill soon", 1.3) else 0.95
+        share = _alarms(draw, draws, FEW_RUNS)
+        assert share >= least - draws.slack(least, FEW_RUNS), times
 
 
 def test_a_warm_up_within_the_phase_is_found(draws: Draws) -> None:
