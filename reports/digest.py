@@ -22,13 +22,15 @@ from ldapslam.base.errors import ConfigError, NotAsJudged
 from ldapslam.base.inert import one_line_texts, parse_json
 from ldapslam.base.names import checked_name
 from ldapslam.reports.model import Summary
+from ldapslam.reports.pool import in_order
 from ldapslam.reports.result import result_of
+from ldapslam.results.collected import kept
 from ldapslam.results.digest import (
     Part,
     altered,
-    altered_reports,
     later_events,
     parts_of,
+    reports_part,
     sha256_of,
 )
 from ldapslam.results.records import Digest, DigestDocument, RunRecord, utc_text
@@ -161,13 +163,25 @@ def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
             f"the verdict was {document['verdict']} of run {document['run_id']}, the "
             f"store has {run.verdict} of run {run.run_id}"
         )
-    found += altered_reports(store, run.run_id)
+    found += _altered_reports(store, run.run_id)
     if "run_event" in then:
         later = later_events(store, run.run_id, then["run_event"]) - _LATER
         found += [f"an event {kind} is new" for kind in sorted(later)]
     if found and run.unjudged:
         found.insert(0, "more of it came since, and it is not judged again yet")
     return tuple(found)
+
+
+def _altered_reports(store: Store, run_id: str) -> list[str]:
+    """The collected parts that are not of the reports that are stored."""
+    parts = list(kept(store, run_id).values())
+    spans = [(run_id, one.first_index, one.last_index) for one in parts]
+    return [
+        f"the reports of intervals {one.first_index} to {one.last_index} have other "
+        "content"
+        for one, now in zip(parts, in_order(store, reports_part, spans), strict=True)
+        if (now.rows, now.sha256) != (one.reports, one.reports_sha256)
+    ]
 
 
 def altered_result(result: Mapping[str, Any]) -> tuple[str, ...]:

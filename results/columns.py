@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ldapslam.base.errors import StoreError
 from ldapslam.results import schema
 from ldapslam.results.packing import unpack
 from ldapslam.results.rows import by_bytes
@@ -20,8 +21,8 @@ from ldapslam.results.store import Store
 from ldapslam.results.tables import tables_of
 from ldapslam.results.window import Window, window_of
 
-#: Packed reports in a window, about: its tables stay in memory that is used again.
-_WINDOW_BYTES = 2 << 20
+#: Packed reports in a window, about: each costs some work for each agent.
+_WINDOW_BYTES = 8 << 20
 _MOST_INTERVALS = 512
 #: Reports whose size is looked at to know that of all.
 _SAMPLE = 256
@@ -132,4 +133,11 @@ def _window(store: Store, run_id: str, indexes: tuple[int, ...]) -> Window:
         query = query.order_by(table.interval_index, agent, table.final)
         rows = connection.execute(query).all()
     agents, reports = zip(*rows, strict=True) if rows else ((), ())
+    if not all(reports):
+        raise StoreError(
+            f"the content of reports of intervals {indexes[0]} to {indexes[-1]} was "
+            "removed by `ldapslam results prune`",
+            hint="the ldapslam that judged the run can report it: it reads what was "
+            "collected of them",
+        )
     return window_of(indexes, [unpack(packed) for packed in reports], agents)

@@ -12,13 +12,9 @@ rounded here.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from bisect import bisect_left
-from collections import Counter, defaultdict, deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,8 +24,7 @@ import numpy as np
 from ldapslam import __version__
 from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
 from ldapslam.base.causes import FAILURE_CAUSES, LOSS_CAUSES
-from ldapslam.base.errors import ReportError, StoreError
-from ldapslam.base.process import end_with_parent
+from ldapslam.base.errors import StoreError
 from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.run_plan import plan_document
 from ldapslam.proto.fields import (
@@ -73,6 +68,7 @@ from ldapslam.reports.collect.totals import (
     known,
     unanswered,
 )
+from ldapslam.reports.pool import in_order
 from ldapslam.reports.uncertainty import BATCHES
 from ldapslam.results.collected import CollectedPart, content_of, kept
 from ldapslam.results.columns import extent, streams_of, windows
@@ -662,8 +658,8 @@ def collect_run(
         for one in parts
         if one.is_made_as(stored.get(one.span.start))
     }
-    others = [one for one in parts if one.span not in known]
-    with closing(_found(store, others)) as found:
+    others = [(one,) for one in parts if one.span not in known]
+    with closing(in_order(store, _collect, others)) as found:
         each = (
             _kept(store, one, known[one.span]) if one.span in known else next(found)
             for one in parts
@@ -684,33 +680,5 @@ def _kept(store: Store, part: Part, known: CollectedPart) -> Collected:
     return part.collect(store)
 
 
-def _found(store: Store, parts: Sequence[Part]) -> Generator[Collected, None, None]:
-    """Collect the parts in their order, some at a time by processes of their own."""
-    processes = min(len(parts), os.cpu_count() or 1)
-    # no other process can open a store in memory, or with a password
-    if store.path is None or processes <= 1:
-        yield from (one.collect(store) for one in parts)
-        return
-    # not forked: the caller may have threads
-    context = multiprocessing.get_context("spawn")
-    # they hold pipes to each other: without it they would survive this process
-    pool = ProcessPoolExecutor(processes, context, initializer=end_with_parent)
-    waiting: deque[Future[Collected]] = deque()
-    with pool as executor:
-        try:
-            for part in parts:
-                waiting.append(executor.submit(_collect_from, store.url, part))
-                if len(waiting) > processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool as error:
-            raise ReportError(
-                "a process that read the run ended before its time",
-                hint="what it wrote on stderr says why",
-            ) from error
-
-
-def _collect_from(url: str, part: Part) -> Collected:
-    with Store.open(url, read_only=True) as store:
-        return part.collect(store)
+def _collect(store: Store, part: Part) -> Collected:
+    return part.collect(store)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store read by several processes, each with a connection of its own."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ldapslam.base.errors import ReportError
+from ldapslam.base.process import end_with_parent
+from ldapslam.results.store import Store
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+
+
+def in_order(
+    store: Store,
+    function: Callable[..., T],
+    calls: Sequence[tuple[object, ...]],
+) -> Generator[T, None, None]:
+    """What a function of a module returns for a store and each of these arguments, in
+    their order, few at a time. ReportError: a process ended before its time."""
+    processes = min(len(calls), os.cpu_count() or 1)
+    # no other process can open a store in memory, or with a password
+    if store.path is None or processes <= 1:
+        yield from (function(store, *arguments) for arguments in calls)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    # not forked: the caller may have threads
+    context = multiprocessing.get_context("spawn")
+    # they hold pipes to each other: without it they would survive this process
+    pool = ProcessPoolExecutor(processes, context, initializer=end_with_parent)
+    waiting: deque[Future[T]] = deque()
+    with pool as executor:
+        try:
+            for arguments in calls:
+                call = executor.submit(_call, store.url, function, arguments)
+                waiting.append(call)
+                if len(waiting) > processes:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenProcessPool as error:
+            raise ReportError(
+                "a process that read the run ended before its time",
+                hint="what it wrote on stderr says why",
+            ) from error
+
+
+def _call(url: str, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
+    with Store.open(url, read_only=True) as store:
+        return function(store, *arguments)
