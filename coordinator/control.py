@@ -88,6 +88,7 @@ class Coordinator:
                     run.record, "coordinator_restarted", failure
                 )
         await self._verdicts.judge_those_left()
+        self.writer.is_started = True
         self._ticker = asyncio.create_task(self._tick())
 
     async def _recover(self, run: OpenRun) -> None:

@@ -85,6 +85,8 @@ class StoreWriter:
         self._refused: dict[str, StoreRefused] = {}
         #: Why the writes that are kept are not written; None when they are.
         self.failure: StoreError | None = None
+        #: Until then, calls wait for a database that is away.
+        self.is_started = False
         self._retry_s = 0.0
         self._is_woken = False
         self._reports: deque[_Waiting] = deque()
@@ -101,7 +103,10 @@ class StoreWriter:
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """The function's result, once everything posted before is done."""
-        return await self.submit(function, *args, **kwargs)
+        if self.is_started:
+            return await self.submit(function, *args, **kwargs)
+        work = partial(function, *args, **kwargs)
+        return await self.submit(when_there, self._url, work)
 
     async def call_noted(
         self,

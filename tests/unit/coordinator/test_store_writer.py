@@ -89,6 +89,26 @@ def test_a_claim_whose_connection_ends_at_the_start_is_made_again(
         assert not answers
 
 
+async def test_a_database_that_ends_connections_at_the_start_is_asked_again(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once it has started, each failure is for its caller."""
+    answers: list[Any] = [StoreError("the connection ended"), "runs"]
+
+    def read() -> Any:
+        if isinstance(answer := answers.pop(0), StoreError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(store_writer, "_RETRY_S", 0.0)
+    monkeypatch.setattr(writer, "_url", "postgresql://host/store")
+    assert await writer.call(read) == "runs"
+    writer.is_started = True
+    answers.append(StoreError("the connection ended"))
+    with pytest.raises(StoreError):
+        await writer.call(read)
+
+
 @contextmanager
 def stuck(writer: StoreWriter) -> Iterator[None]:
     """The store is busy until what was asked for within has its turn."""
