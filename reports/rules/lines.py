@@ -17,8 +17,7 @@ import numpy as np
 
 from ldapslam.base.arrays import Floats, median
 
-#: Of medians of successive blocks under constant load.
-_MOST_ALIKE = 0.6
+MOST_ALIKE = 0.99
 
 
 class Line(NamedTuple):
@@ -35,14 +34,15 @@ class Line(NamedTuple):
         return self.level + self.slope * at_s
 
 
-def theil_sen(at_s: Floats, values: Floats) -> Line:
-    """Return the line through at least ten values at different times."""
+def theil_sen(at_s: Floats, values: Floats, most: float = MOST_ALIKE) -> Line:
+    """Return the line through at least ten values at different times; `most`: see
+    `widened_by`."""
     from scipy.special import stdtr, stdtrit  # slow to load
 
     n = values.size
     first, later = np.triu_indices(n, 1)
     slopes = np.sort((values[later] - values[first]) / (at_s[later] - at_s[first]))
-    widening = widened_by(correlation(values))
+    widening = widened_by(correlation(values), most)
     sigma = math.sqrt(n * (n - 1) * (2 * n + 5) / 18) * widening
     freedom = max(n / widening**2 - 2, 1.0)
     below = (slopes.size - float(stdtrit(freedom, 0.975)) * sigma) / 2
@@ -71,10 +71,10 @@ def autocorrelation(values: Floats) -> float:
     return float(around[1:] @ around[:-1]) / squares if squares else 0.0
 
 
-def widened_by(correlation: float) -> float:
-    """Return the factor of sigma for values with this lag-1 autocorrelation. A higher
-    one is the change itself: what a line or levels leave of a transient is alike."""
-    bounded = min(max(correlation, 0.0), _MOST_ALIKE)
+def widened_by(correlation: float, most: float = MOST_ALIKE) -> float:
+    """Return the factor of sigma for values with this lag-1 autocorrelation; one above
+    `most` is taken for that."""
+    bounded = min(max(correlation, 0.0), most)
     return math.sqrt((1 + bounded) / (1 - bounded))
 
 

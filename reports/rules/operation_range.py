@@ -204,7 +204,7 @@ class OperationRange:
         self._is_disturbed = "generator_disturbed" in blamed
         self._wanted = evidence.plan.wanted_of(key)
         self._batches = batches_of(totals, evidence)
-        self._narrowed_by = self._other_run() or LONGER
+        self._narrowed_by = evidence.outage_of(key[0]).text or LONGER
 
     def ranged(self, figure: Figure) -> Figure:
         """Return the figure with what limits it; a rate, a share and the mean response
@@ -286,7 +286,12 @@ class OperationRange:
         if (best <= allowed + _SLACK) == (worst <= allowed + _SLACK):
             if not sample:
                 reasons = [f"fewer than {FEWEST_BATCHES} intervals"]
-            remedy = self._longer(best, worst, allowed, sample)
+            # a trend is no chance, and a longer run has more of it
+            steady = self._evidence.steady.get(self._key)
+            if sample < size / 2 and steady is not None and steady.text:
+                remedy = f"{steady.text}: after a longer warm_up, a steady run tells"
+            else:
+                remedy = self._longer(best, worst, allowed, sample)
             return known._replace(detail=", ".join(reasons), remedy=remedy)
         remedy = sooner(self._evidence)
         return known._replace(detail=", ".join(reasons), remedy=remedy)
@@ -295,8 +300,8 @@ class OperationRange:
         """That a longer run helps, and which length is enough if it goes on like this
         one; a stream that ends by itself is no longer in a longer run."""
         collected, stream = self._evidence.collected, self._key[0]
-        if other := self._other_run():
-            return other
+        if outage := self._evidence.outage_of(stream).text:
+            return f"{outage}: a run without that tells"
         start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
         planned = self._evidence.run.plan.stream(stream)
         if not sample or start_ns is None or end_ns is None:
@@ -310,15 +315,6 @@ class OperationRange:
                 length_s = math.ceil((end_ns - start_ns) * times / NS_PER_S)
                 return f"{LONGER}, such as --set run.duration={length_s}s"
         return LONGER
-
-    def _other_run(self) -> str:
-        """What happened in this run that no longer run makes up for; else empty."""
-        if outage := self._evidence.outage_of(self._key[0]).text:
-            return f"{outage}: a run without that tells"
-        steady = self._evidence.steady.get(self._key)
-        if steady is not None and steady.text:
-            return f"{steady.text}: a run that is steady tells, after a longer warm_up"
-        return ""
 
     def _effective(
         self, threshold: Threshold, p: float, size: int, value: float | None

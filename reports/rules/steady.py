@@ -30,6 +30,9 @@ LEAST_STEADY_POINTS = 20
 #: The share of runs without any change in which an operation is called unsteady.
 FALSE_ALARMS = 0.05
 BLOCKS = 60
+#: Autocorrelation of what a line or levels leave. A higher one is taken for this: of a
+#: transient that is neither, what is left is the transient.
+_MOST_ALIKE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def steady_findings(
         for key, series in timeline.operations.items()
         if key[0] in streams and is_constant(streams[key[0]])
     }
-    tests = 3 * sum(values.size >= LEAST_POINTS for values in medians.values())
+    tests = 2 * sum(values.size >= LEAST_POINTS for values in medians.values())
     limit = FALSE_ALARMS / max(1, tests)
     return tuple(_finding(key, values, limit) for key, values in medians.items())
 
@@ -83,9 +86,9 @@ def _finding(key: tuple[str, str], medians: Floats, limit: float) -> Steady:
     if count < LEAST_POINTS or _lowest_p(blocks.size) > limit:
         return Steady(*key, count)
     at_s = np.arange(blocks.size, dtype=np.float64)
+    places, _ = stretch_apart(at_s, blocks, limit, _MOST_ALIKE)
     changes = [*_levels(blocks, step_places(at_s, blocks, limit))]
-    changes = changes or [*_drift(blocks, limit)]
-    changes = changes or [*_levels(blocks, stretch_apart(at_s, blocks, limit)[0])]
+    changes = changes or [*_drift(blocks, limit)] or [*_levels(blocks, places)]
     if not changes:
         return Steady(*key, count, is_steady=count >= LEAST_STEADY_POINTS or None)
     text = f"{'.'.join(key)}: the median response time is {'; '.join(changes)}"
@@ -100,7 +103,8 @@ def _lowest_p(blocks: int) -> float:
 
 def _drift(blocks: Floats, limit: float) -> Iterator[str]:
     third = blocks.size // 3
-    p = theil_sen(np.arange(blocks.size, dtype=np.float64), blocks).p
+    at_s = np.arange(blocks.size, dtype=np.float64)
+    p = theil_sen(at_s, blocks, _MOST_ALIKE).p
     share = _change(blocks[:third], blocks[-third:])
     if p <= limit and abs(share) >= LEAST_SHIFT:
         shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

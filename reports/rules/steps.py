@@ -36,6 +36,7 @@ import numpy as np
 
 from ldapslam.base.arrays import Floats, median
 from ldapslam.reports.rules.lines import (
+    MOST_ALIKE,
     autocorrelation,
     block_medians,
     theil_sen,
@@ -74,31 +75,44 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
     return found[:-1]
 
 
-def stretch_apart(at_s: Floats, values: Floats, limit: float) -> tuple[list[int], bool]:
+def stretch_apart(
+    at_s: Floats, values: Floats, limit: float, most_alike: float = MOST_ALIKE
+) -> tuple[list[int], bool]:
     """Return the ends, inside the values, of the stretch that differs most from all
-    others, if p is below the limit; and whether levels fit better than a line."""
+    others, if p is below the limit; and whether levels fit better than a line.
+    `most_alike`: see `widened_by`."""
     n = values.size
     if n < 2 * _LEAST_SIDE:
         return [], False
     share, places = _most_apart(values)
     parts = np.split(values, places)
-    levels = [median(part) for part in parts]
-    around = np.concatenate(
-        [part - level for part, level in zip(parts, levels, strict=True)]
-    )
+    around = np.concatenate([part - median(part) for part in parts])
     fitted = len(parts)
     # fitted levels make r too low, and levels where they differ most more than a line
     r = (n * autocorrelation(around) + 2 * fitted) / (n - 2 * fitted)
-    independent = max(n / widened_by(r) ** 2, _LEAST_INDEPENDENT)
-    places = [
-        place
-        for place, (before, after) in zip(places, pairwise(levels), strict=True)
-        if abs(after - before) >= LEAST_SHIFT * abs(before)
-    ]
+    independent = max(n / widened_by(r, most_alike) ** 2, _LEAST_INDEPENDENT)
+    places = _that_matter(values, places)
     if not places or chance(share, n, independent) > limit:
         return [], False
     likelier = 2 * independent * _likelier(at_s, values, around)
     return places, likelier >= _BETTER * (fitted - 1 - math.log(limit))
+
+
+def _that_matter(values: Floats, places: list[int]) -> list[int]:
+    """Leave out the smallest step until all between the levels that are left matter."""
+    while places:
+        levels = [median(part) for part in np.split(values, places)]
+        sizes = [
+            abs(after - before) / max(abs(before), _ZERO)
+            for before, after in pairwise(levels)
+        ]
+        smallest = min(sizes)
+        if smallest >= LEAST_SHIFT:
+            break
+        places = [
+            one for one, size in zip(places, sizes, strict=True) if size > smallest
+        ]
+    return places
 
 
 def _most_apart(values: Floats) -> tuple[float, list[int]]:

@@ -9,6 +9,7 @@ INVALID when the generator is at fault, or a threshold is uncertain. The rest is
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -346,17 +347,15 @@ def _disagreement(times: Mapping[str, Histogram]) -> str:
         # of a copy: a histogram keeps its ranks, which take more memory than itself
         if (interval := Histogram.union([one]).ci95(50, one.sample // _ALIKE))
     }
-    shortest = min(intervals, key=lambda name: intervals[name].low_ns, default="")
+    most_ns = {name: one.high_ns or math.inf for name, one in intervals.items()}
+    shortest = min(most_ns, key=most_ns.__getitem__, default="")
     longest = max(intervals, key=lambda name: intervals[name].low_ns, default="")
-    most_ns = intervals[shortest].high_ns if intervals else None
-    if most_ns is None or intervals[longest].low_ns <= _DISAGREEMENT * most_ns:
+    if not most_ns or intervals[longest].low_ns <= _DISAGREEMENT * most_ns[shortest]:
         return ""
-    ends = (times[name].percentile(50) or 0.0 for name in (shortest, longest))
-    texts = (
-        f"{median_ns / 1e6:,.3f} ms at {name}"
-        for median_ns, name in zip(ends, (shortest, longest), strict=True)
+    return (
+        f"at most {most_ns[shortest] / 1e6:,.3f} ms at {shortest} and at least "
+        f"{intervals[longest].low_ns / 1e6:,.3f} ms at {longest}"
     )
-    return " and ".join(texts)
 
 
 def _notes_of_connections(evidence: Evidence) -> Iterator[str]:

@@ -401,7 +401,7 @@ OPERATIONS = [
     case(
         "slower and slower",
         "INVALID",
-        "a run that is steady tells",
+        "a steady run tells",
         *("load.search.response_time.p99 < 6ms",),
         stream=CLOSED,
         change=slower_and_slower,

@@ -73,6 +73,15 @@ def test_a_shift_that_does_not_matter_is_steady() -> None:
     assert found.is_steady is False
 
 
+def test_a_small_step_beside_a_larger_one_is_steady() -> None:
+    rng = np.random.default_rng(5)
+    medians = rng.normal(100, 0.05, 60)
+    medians[10:15] += 3.3
+    medians[15:] += 1
+    [found] = findings(medians)
+    assert "1.0%" not in found.text
+
+
 @pytest.mark.parametrize("points", [3, 9])
 def test_nothing_is_said_of_few_points(points: int) -> None:
     [found] = findings(np.linspace(1, 2, points))

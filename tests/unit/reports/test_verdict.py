@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ldapslam.jobs.fields.result_codes import code_name
@@ -14,8 +16,10 @@ from ldapslam.jobs.run_plan import plan_document
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
+from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.sections.report_document import document
+from ldapslam.results.histogram import Histogram
 from support.figures import value_of
 from support.histograms import packed_of
 from support.intervals import Interval
@@ -570,8 +574,36 @@ def test_agents_that_disagree_are_noted(factor: float, is_noted: bool) -> None:
     found = [note for note in notes if note.startswith("agents disagree")]
     assert bool(found) is is_noted
     if is_noted:
-        assert "readers.search: its response time p50 is 2.0" in found[0]
-        assert "ms at load1 and 4.0" in found[0]
+        assert "readers.search: its response time p50 is at most 2.0" in found[0]
+        assert "ms at load1 and at least 4.0" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("others", "found"),
+    [
+        ({}, "at least 10.0"),
+        # neither its fast half nor its slow half hides what the others say
+        ({"c": [0.9] * 36 + [40.0] * 34}, "at least 10.0"),
+        # more had no answer than had one
+        ({"b": [10.0] * 100 + [math.nan] * 200}, "at least 10.0"),
+        ({"b": [1.2] * 600}, ""),
+        # of few requests no median is known well enough
+        ({"b": [1.3] * 30 + [0.9] * 30}, ""),
+    ],
+)
+def test_medians_disagree_where_their_intervals_lie_apart(
+    others: dict[str, list[float]], found: str
+) -> None:
+    sides = {"a": [1.0] * 20_000, "b": [10.0] * 600, **others}
+    times = {}
+    for name, each_ms in sides.items():
+        values = np.array(each_ms)
+        answered = values[~np.isnan(values)]
+        times[name] = Histogram.merge([packed_of((answered * 1e6).astype(np.int64))])
+        times[name].unanswered = int(np.isnan(values).sum())
+    told = verdict._disagreement(times)
+    assert found in told
+    assert bool(told) is bool(found)
 
 
 def test_servers_of_a_role_have_figures_and_may_disagree() -> None:
@@ -612,6 +644,6 @@ def test_servers_of_a_role_have_figures_and_may_disagree() -> None:
         assert found["service_time_us"]["p50"] == pytest.approx(us, rel=0.001)
     assert "servers" not in streams["writers"]["modify"]
     [note] = [note for note in summary.notes if note.startswith("servers disagree")]
-    assert "readers.search: its service time p50 is 2.0" in note
-    assert "ms at ldap://ds2.example.com and 5.0" in note
+    assert "readers.search: its service time p50 is at most 2.0" in note
+    assert "ms at ldap://ds2.example.com and at least 5.0" in note
     assert "readers.search, by server" in render_text(document(summary))
