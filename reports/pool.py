@@ -25,7 +25,7 @@ def in_order(
 ) -> Generator[T, None, None]:
     """What a function of a module returns for a store and each of these arguments, in
     their order, few at a time. ReportError: a process ended before its time."""
-    processes = min(len(calls), os.cpu_count() or 1)
+    processes = min(len(calls), len(os.sched_getaffinity(0)))
     # no other process can open a store in memory, or with a password
     if store.path is None or processes <= 1:
         yield from (function(store, *arguments) for arguments in calls)

@@ -13,7 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ldapslam.base.errors import StoreError
 from ldapslam.results import schema
 from ldapslam.results.packing import unpack
 from ldapslam.results.rows import by_bytes
@@ -133,11 +132,4 @@ def _window(store: Store, run_id: str, indexes: tuple[int, ...]) -> Window:
         query = query.order_by(table.interval_index, agent, table.final)
         rows = connection.execute(query).all()
     agents, reports = zip(*rows, strict=True) if rows else ((), ())
-    if not all(reports):
-        raise StoreError(
-            f"the content of reports of intervals {indexes[0]} to {indexes[-1]} was "
-            "removed by `ldapslam results prune`",
-            hint="the ldapslam that judged the run can report it: it reads what was "
-            "collected of them",
-        )
     return window_of(indexes, [unpack(packed) for packed in reports], agents)

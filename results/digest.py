@@ -31,8 +31,6 @@ _OWN = ("run_id", "verdict", "digest", "unjudged")
 #: Columns of other tables that are left out: the key, and what each addition changes.
 _NO_EVIDENCE = ("run_id", "room_bytes")
 _ROWS = 500
-#: Of a report; empty where it was removed (upkeep.py).
-_CONTENT = schema.interval_report.c.packed.name
 #: Grows after the verdict, by notes of who was told of it: its first rows are covered.
 _GROWING = schema.run_event
 
@@ -111,23 +109,6 @@ def reports_part(store: Store, run_id: str, first: int, last: int) -> Part:
     names = _names(table, ())
     with store.transaction() as connection:
         return _part(_rows(connection, table, names, chosen, None), names)
-
-
-def removed_reports(store: Store, run_id: str) -> list[tuple[int, int]]:
-    """First and last interval of the collected parts whose reports have no content any
-    more, as a whole or partly."""
-    report, part = schema.interval_report.c, schema.collected_part.c
-    is_removed = sa.exists().where(
-        report.run_id == part.run_id,
-        report.interval_index.between(part.first_index, part.last_index),
-        sa.func.length(report.packed) == 0,
-    )
-    query = sa.select(part.first_index, part.last_index).where(
-        part.run_id == run_id, is_removed
-    )
-    with store.transaction() as connection:
-        found = connection.execute(query.order_by(part.first_index))
-        return [(first, last) for first, last in found]
 
 
 def later_events(store: Store, run_id: str, known: Part) -> set[str]:
@@ -214,9 +195,6 @@ def _part(rows: Iterable[list[Any]], names: tuple[str, ...]) -> Part:
             hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else one
             for one in row
         ]
-        if _CONTENT in names and not row[names.index(_CONTENT)]:
-            # removed since: its SHA-256 is there
-            values[names.index(_CONTENT)] = row[names.index("digest")].hex()
         content.update(canonical(values) + b"\n")
         count += 1
     return Part(count, content.hexdigest(), names)

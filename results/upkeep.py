@@ -244,48 +244,6 @@ def remove_run(store: Store, run_id: str) -> None:
         connection.execute(run.delete().where(is_run))
 
 
-def with_reports(store: Store, ended_before_utc: str) -> dict[str, int]:
-    """Run -> its reports whose content may go: those of intervals that were collected,
-    of runs that are judged."""
-    found = {}
-    for run in prunable(store, ended_before_utc=ended_before_utc, keep_runs=None):
-        if run.verdict is not None and not run.unjudged:
-            count = _count(store, _reports(run.run_id))
-            if count:
-                found[run.run_id] = count
-    return found
-
-
-def remove_reports(store: Store, run_id: str) -> int:
-    """Remove their content: the rows stay, with the SHA-256 of what they had. Nothing
-    comes to such a run any more."""
-    agent, report = schema.run_agent, schema.interval_report
-    no_room = agent.update().where(agent.c.run_id == run_id).values(room_bytes=0)
-    with store.transaction(writes=True) as connection:
-        connection.execute(no_room)
-    emptied = report.update().values(packed=b"")
-    return _by_batches(store, emptied, report, _reports(run_id))
-
-
-def _reports(run_id: str) -> sa.Select[Any]:
-    """Without the first of an agent, which tells what the agent did."""
-    table, part = schema.interval_report, schema.collected_part.c
-    report, first = table.c, table.alias().c
-    is_collected = sa.exists().where(
-        part.run_id == report.run_id,
-        report.interval_index.between(part.first_index, part.last_index),
-    )
-    is_later = sa.exists().where(
-        first.run_id == report.run_id,
-        first.agent == report.agent,
-        first.attempt == report.attempt,
-        first.sequence < report.sequence,
-    )
-    has_content = sa.func.length(report.packed) > 0
-    query = sa.select(*table.primary_key.columns).where(report.run_id == run_id)
-    return query.where(has_content, is_collected, is_later)
-
-
 def old_audit(store: Store, before_utc: str) -> int:
     """How many entries of the audit log are older."""
     return _count(store, _old_entries(before_utc))
@@ -337,24 +295,13 @@ def _count(store: Store, rows: sa.Select[Any]) -> int:
 
 
 def _remove(store: Store, table: sa.Table, keys: sa.Select[Any]) -> int:
-    """Removes the rows of these keys, and what hangs on them."""
-    return _by_batches(store, table.delete(), table, keys)
-
-
-def _by_batches(
-    store: Store,
-    statement: sa.Delete | sa.Update,
-    table: sa.Table,
-    keys: sa.Select[Any],
-) -> int:
-    """Executes it for the rows of these keys, batch by batch, after which none of them
-    is among the keys. How many they were."""
+    """Removes the rows of these keys, and what hangs on them, batch by batch."""
     key = sa.tuple_(*table.primary_key.columns)
     removed, size = 0, _FIRST_ROWS
     while True:
         with store.transaction(writes=True) as connection:
             begun_s = time.monotonic()
-            chosen = statement.where(key.in_(keys.limit(size)))
+            chosen = table.delete().where(key.in_(keys.limit(size)))
             done = connection.execute(chosen).rowcount
         removed += done
         if done < size:

@@ -76,11 +76,6 @@ def backup_command(file: Path, url: str) -> None:
     "Keep this much of the audit log; otherwise all of it.",
     parse=_parse_age,
 )
-@option(
-    "--keep-reports reports_utc AGE",
-    "Keep the reports of the intervals of long runs this long; otherwise all of them.",
-    parse=_parse_age,
-)
 @flag(
     "--dry-run",
     "Only show what would go; without a rule, what is in the store.",
@@ -90,7 +85,6 @@ def prune_command(
     before_utc: str | None,
     keep_runs: int | None,
     audit_utc: str | None,
-    reports_utc: str | None,
     dry_run: bool,
     url: str,
 ) -> None:
@@ -100,17 +94,15 @@ def prune_command(
     that have not ended stay, and runs that another run waits for. The record of a
     schedule's times goes with them, except its latest 1,000. The space is given back
     to the file system; while a coordinator uses the store, new runs use it instead.
-    Without reports of its intervals a run keeps verdict, figures and digest, and
-    `ldapslam results verify` says what it cannot check any more.
     """
     has_runs_rule = before_utc is not None or keep_runs is not None
-    if not (has_runs_rule or audit_utc or reports_utc or dry_run):
+    if not (has_runs_rule or audit_utc is not None or dry_run):
         raise ConfigError(
             "nothing says which runs to keep",
             hint="give --keep-for 90d or --keep-runs 100",
         )
     runs: list[RunRecord] = []
-    times = entries = reports = 0
+    times = entries = 0
     space_kept = ""
     with _existing(url, read_only=dry_run) as store:
         before = upkeep.size_bytes(store)
@@ -123,16 +115,9 @@ def prune_command(
                     upkeep.remove_run(store, run.run_id)
             prune_times = upkeep.old_times if dry_run else upkeep.remove_times
             times = prune_times(store, before_utc)
-        if reports_utc is not None:
-            old = upkeep.with_reports(store, reports_utc)
-            for run in runs:
-                old.pop(run.run_id, None)  # all of it goes
-            for run_id in () if dry_run else old:
-                upkeep.remove_reports(store, run_id)
-            reports = sum(old.values())
         if audit_utc is not None:
             entries = _prune_audit(store, audit_utc, dry_run=dry_run)
-        if not dry_run and (runs or times or entries or reports):
+        if not dry_run and (runs or times or entries):
             space_kept = _give_space_back(store)
         info = upkeep.info(store)
     store_facts = asdict(info)
@@ -140,7 +125,6 @@ def prune_command(
         "runs": [{name: getattr(run, name) for name in _RUN_FIELDS} for run in runs],
         "schedule_times": times,
         "audit_entries": entries,
-        "reports": reports,
         "removed": not dry_run,
         "size_bytes_before": before,
         "store": store_facts,
@@ -154,8 +138,6 @@ def prune_command(
         what += f", {times} times of schedules"
     if entries:
         what += f", {entries} entries of the audit log"
-    if reports:
-        what += f", the content of {reports:,} reports of intervals"
     if dry_run:
         lines += _store_lines(info)
         said = f"{what} would be removed"

@@ -63,7 +63,6 @@ def verify_command(run_id: str, ca: Path | None, place: Place) -> ExitCode:
             f"  verdict  {found['verdict']}, {found['judged_utc'][:19]} UTC",
             f"  digest   SHA-256 {found['sha256']}",
             f"  checked  {', '.join(found['checked'])}",
-            *(f"  not      {one}" for one in found["unchecked"]),
             f"  signed   {found['signer'] or 'not'}",
             *(_first_line(first) for first in [found["first"]] if first),
         ],
@@ -126,16 +125,14 @@ def _verified(
 
     named = Path(run)
     result_file = named if named.is_file() else named / _RESULT_FILE
-    unchecked: list[str] = []
     if result_file.is_file() and not (named / STORE_NAME).is_file():
         digest, checked = read_result(result_file)["digest"], [_RESULT_FILE]
     else:
-        digest, checked, unchecked = _of_store(run, place)
+        digest, checked = _of_store(run, place)
     document = digest["document"]
     return {
         **_judgement(digest, authorities),
         "checked": checked,
-        "unchecked": unchecked,
         "first": _first_judgement(document.get("first"), authorities),
     }
 
@@ -173,8 +170,8 @@ def _first_line(first: Mapping[str, Any]) -> str:
     )
 
 
-def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], list[str]]:
-    """The digest, what was looked at, and what cannot be; NotAsJudged."""
+def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str]]:
+    """The digest, and what was looked at; NotAsJudged."""
     from ldapslam.reports.digest import (
         CHANGED,
         RESULT,
@@ -182,7 +179,6 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], lis
         parts_in,
         read_result,
     )
-    from ldapslam.results.digest import removed_reports
 
     with store_of(run, place) as (results, full_id, folder):
         record = results.run(full_id)
@@ -193,12 +189,8 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], lis
                 "judged has none and cannot be checked: run its job again",
             )
         problems = list(altered_of(results, record))
-        removed = removed_reports(results, full_id)
-        document = record.digest["document"]
-        if not problems and document["ldapslam"] == __version__:
-            problems = _other_figures(
-                results, record, document, from_reports=not removed
-            )
+        if not problems and record.digest["document"]["ldapslam"] == __version__:
+            problems = _other_figures(results, record, record.digest["document"])
     checked: list[str] = []
     if not problems and folder is not None and (folder / _RESULT_FILE).is_file():
         digest = read_result(folder / _RESULT_FILE)["digest"]
@@ -210,16 +202,11 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], lis
             f"run {full_id} is not what was judged: {'; '.join(problems)}", hint=CHANGED
         )
     parts = parts_in(record.digest["document"]).keys() - {RESULT}
-    unchecked = [
-        f"intervals {first} to {last}: the content of their reports was removed; its "
-        "SHA-256 is as it was"
-        for first, last in removed
-    ]
-    return record.digest, sorted(parts) + checked, unchecked
+    return record.digest, sorted(parts) + checked
 
 
 def _other_figures(
-    results: Store, record: RunRecord, document: DigestDocument, *, from_reports: bool
+    results: Store, record: RunRecord, document: DigestDocument
 ) -> list[str]:
     """Of a run that this version judged: the store must give the same figures as well,
     since its indexes are no part of a digest."""
@@ -228,7 +215,7 @@ def _other_figures(
     from ldapslam.reports.summarise import summarise
 
     then = parts_in(document).get(RESULT)
-    result = result_of(summarise(results, record.run_id, from_reports=from_reports))
+    result = result_of(summarise(results, record.run_id, from_reports=True))
     now = result_part(result, then and then.rows)
     is_same = then is not None and now.sha256 == then.sha256
     return [] if is_same else ["the store gives other figures: it may be damaged"]

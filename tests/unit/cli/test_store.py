@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-from base64 import b64decode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,20 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ldapslam.base.errors import ConfigError, NoStore, StoreError
+from ldapslam.base.errors import ConfigError, NoStore
 from ldapslam.cli.main import cli
 from ldapslam.coordinator.security.ownership import owned_store
-from ldapslam.reports.collect import timeline
-from ldapslam.reports.digest import digest_document
-from ldapslam.reports.judge import collected
-from ldapslam.reports.summarise import summarise
-from ldapslam.results import audit, schema
+from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
-from ldapslam.results.collected import CollectedPart, keep, kept
-from ldapslam.results.digest import stored_digest
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
-from support.store import RUN_ID, Scenario, fill, intervals, run_record
+from support.store import Scenario, run_record
 
 
 @pytest.fixture
@@ -140,56 +132,6 @@ def test_prune_without_a_rule_it_understands_removes_nothing(
 ) -> None:
     assert isinstance(call("prune", *options, "--store", path).exception, ConfigError)
     assert len(ids(path)) == 4
-
-
-def test_a_run_without_the_content_of_its_reports_keeps_all_that_was_made_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timeline, "_PART_REPORTS", 1)
-    monkeypatch.setattr(timeline, "_PART_INTERVALS", 5)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    path = tmp_path / "results.sqlite"
-    scenario = Scenario(measure_s=12, lost=frozenset({("load2", 5)}))
-    with Store.open(path) as store:
-        fill(store, scenario, intervals(scenario))
-        with store.transaction(writes=True) as connection:
-            connection.execute(schema.run.update(), {"state": "running"})
-        while part := (found := collected(store, store.run(RUN_ID), 0, 99)).get("part"):
-            content = b64decode(str(found["content"]))
-            assert keep(store, RUN_ID, CollectedPart(**part), content)  # type: ignore[arg-type]
-        store.set_run_state(RUN_ID, "finished")
-        summary = summarise(store, RUN_ID, ignores_verdict=True)
-        digest = stored_digest(digest_document(store, summary), None)
-        store.set_verdict(RUN_ID, summary.verdict, digest)
-        spans = list(kept(store, RUN_ID))
-    reported = call("report", RUN_ID, "--store", path, "--json").stdout
-    verified = result("verify", RUN_ID, "--store", path)
-    assert (len(spans), verified["unchecked"]) == (3, [])
-    size = path.stat().st_size
-
-    of_rule = "prune", "--keep-reports", "0h", "--store", path
-    would = result(*of_rule, "--dry-run")["reports"]
-    assert (would > 0, result(*of_rule)["reports"]) == (True, would)
-    assert path.stat().st_size < size
-    assert result(*of_rule)["reports"] == 0
-
-    assert call("report", RUN_ID, "--store", path, "--json").stdout == reported
-    now = result("verify", RUN_ID, "--store", path)
-    assert (now["sha256"], len(now["unchecked"])) == (verified["sha256"], len(spans))
-    [late] = (
-        one
-        for one in intervals(replace(scenario, lost=frozenset()))
-        if (one.agent, one.index) == ("load2", 5)
-    )
-    with Store.open(path) as store:
-        assert store.add_interval(RUN_ID, late.record).refusal
-        assert list(kept(store, RUN_ID)) == spans
-        with pytest.raises(StoreError, match="removed"):
-            summarise(store, RUN_ID, from_reports=True)
-        with store.transaction(writes=True) as connection:
-            other = schema.interval_report.update().values(digest=b"other")
-            connection.execute(other)
-    assert call("verify", RUN_ID, "--store", path).exit_code != 0
 
 
 def test_prune_and_backup_work_while_a_coordinator_has_the_store(
