@@ -12,6 +12,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -175,11 +176,14 @@ def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
 def _altered_reports(store: Store, run_id: str) -> list[str]:
     """The collected parts that are not of the reports that are stored."""
     parts = list(kept(store, run_id).values())
-    spans = [(run_id, one.first_index, one.last_index) for one in parts]
+    calls = [
+        partial(reports_part, run_id=run_id, first=one.first_index, last=one.last_index)
+        for one in parts
+    ]
     return [
         f"the reports of intervals {one.first_index} to {one.last_index} have other "
         "content"
-        for one, now in zip(parts, in_order(store, reports_part, spans), strict=True)
+        for one, now in zip(parts, in_order(store, calls), strict=True)
         if (now.rows, now.sha256) != (one.reports, one.reports_sha256)
     ]
 

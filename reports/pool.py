@@ -19,16 +19,14 @@ T = TypeVar("T")
 
 
 def in_order(
-    store: Store,
-    function: Callable[..., T],
-    calls: Sequence[tuple[object, ...]],
+    store: Store, calls: Sequence[Callable[[Store], T]]
 ) -> Generator[T, None, None]:
-    """What a function of a module returns for a store and each of these arguments, in
-    their order, few at a time. ReportError: a process ended before its time."""
+    """What these functions of a store return, in their order, few at a time. They are
+    sent to processes. ReportError: a process ended before its time."""
     processes = min(len(calls), len(os.sched_getaffinity(0)))
     # no other process can open a store in memory, or with a password
     if store.path is None or processes <= 1:
-        yield from (function(store, *arguments) for arguments in calls)
+        yield from (call(store) for call in calls)
         return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
@@ -41,9 +39,8 @@ def in_order(
     waiting: deque[Future[T]] = deque()
     with pool as executor:
         try:
-            for arguments in calls:
-                call = executor.submit(_call, store.url, function, arguments)
-                waiting.append(call)
+            for call in calls:
+                waiting.append(executor.submit(_called, store.url, call))
                 if len(waiting) > processes:
                     yield waiting.popleft().result()
             while waiting:
@@ -55,6 +52,6 @@ def in_order(
             ) from error
 
 
-def _call(url: str, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
+def _called(url: str, call: Callable[[Store], T]) -> T:
     with Store.open(url, read_only=True) as store:
-        return function(store, *arguments)
+        return call(store)

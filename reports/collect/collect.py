@@ -658,8 +658,8 @@ def collect_run(
         for one in parts
         if one.is_made_as(stored.get(one.span.start))
     }
-    others = [(one,) for one in parts if one.span not in known]
-    with closing(in_order(store, _collect, others)) as found:
+    others = [one.collect for one in parts if one.span not in known]
+    with closing(in_order(store, others)) as found:
         each = (
             _kept(store, one, known[one.span]) if one.span in known else next(found)
             for one in parts
@@ -677,8 +677,4 @@ def _kept(store: Store, part: Part, known: CollectedPart) -> Collected:
     with suppress(StoreError):
         if content := content_of(store, part.run.run_id, known):
             return decoded(content)
-    return part.collect(store)
-
-
-def _collect(store: Store, part: Part) -> Collected:
     return part.collect(store)
