@@ -81,10 +81,11 @@ def _of_plain(kind: type, value: object) -> object:
 
 def _histogram(packed: _Histogram) -> Histogram:
     histogram = Histogram()
-    buckets = np.frombuffer(packed.buckets, "<u2").astype(np.intp)
+    buckets = np.frombuffer(packed.buckets, "<u2")
     counts = np.frombuffer(packed.counts, "<i8")
     is_sound = buckets.size == counts.size and (counts > 0).all()
-    if not is_sound or (np.diff(buckets, append=BUCKETS) <= 0).any():
+    is_sound &= (buckets[1:] > buckets[:-1]).all() and (buckets[-1:] < BUCKETS).all()
+    if not is_sound:
         raise StoreError("a histogram of a part of a run is damaged")
     histogram.add_counts(buckets, counts, packed.sums)
     histogram.unanswered = packed.unanswered
