@@ -83,9 +83,8 @@ def _histogram(packed: _Histogram) -> Histogram:
     histogram = Histogram()
     buckets = np.frombuffer(packed.buckets, "<u2")
     counts = np.frombuffer(packed.counts, "<i8")
-    is_sound = buckets.size == counts.size and (counts > 0).all()
-    is_sound &= (buckets[1:] > buckets[:-1]).all() and (buckets[-1:] < BUCKETS).all()
-    if not is_sound:
+    is_ascending = (buckets[1:] > buckets[:-1]).all() and (buckets[-1:] < BUCKETS).all()
+    if buckets.size != counts.size or (counts <= 0).any() or not is_ascending:
         raise StoreError("a histogram of a part of a run is damaged")
     histogram.add_counts(buckets, counts, packed.sums)
     histogram.unanswered = packed.unanswered

@@ -385,7 +385,7 @@ class Evidence:
 
     @cached_property
     def steady(self) -> Mapping[tuple[str, str], Steady]:
-        """Of each operation under constant load."""
+        """The finding for each operation under constant load."""
         found = steady_findings(self.collected.timeline, self.streams)
         return {(one.stream, one.operation): one for one in found}
 

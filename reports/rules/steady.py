@@ -30,8 +30,8 @@ LEAST_STEADY_POINTS = 20
 #: The share of runs without any change in which an operation is called unsteady.
 FALSE_ALARMS = 0.05
 BLOCKS = 60
-#: Autocorrelation of what a line or levels leave. A higher one is taken for this: of a
-#: transient that is neither, what is left is the transient.
+#: The highest autocorrelation of residuals. A transient is neither a line nor levels,
+#: and its residuals are alike because they are the transient.
 _MOST_ALIKE = 0.6
 
 

@@ -47,7 +47,7 @@ _AGENT_NOTES = (
 )
 #: Medians differ where their intervals lie apart by this factor.
 _DISAGREEMENT = 1.25
-#: Requests that follow each other are alike: so many may tell no more than one.
+#: Successive requests are alike: this many may be worth one.
 _ALIKE = 10
 #: A directory does some things less often.
 _SHORT_S = 5.0
