@@ -6,14 +6,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
 from ldapslam.results.store import Store
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -29,8 +26,7 @@ def in_order(
         yield from (call(store) for call in calls)
         return
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
+    from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 
     # not forked: the caller may have threads
     context = multiprocessing.get_context("spawn")
@@ -45,7 +41,7 @@ def in_order(
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
-        except BrokenProcessPool as error:
+        except BrokenExecutor as error:
             raise ReportError(
                 "a process that read the run ended before its time",
                 hint="what it wrote on stderr says why",

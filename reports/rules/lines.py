@@ -17,6 +17,7 @@ import numpy as np
 
 from ldapslam.base.arrays import Floats, median
 
+#: At 1, values that follow each other would say nothing.
 MOST_ALIKE = 0.99
 
 

@@ -286,22 +286,23 @@ class OperationRange:
         if (best <= allowed + _SLACK) == (worst <= allowed + _SLACK):
             if not sample:
                 reasons = [f"fewer than {FEWEST_BATCHES} intervals"]
-            # a trend is no chance, and a longer run has more of it
-            steady = self._evidence.steady.get(self._key)
-            if sample < size / 2 and steady is not None and steady.text:
-                remedy = f"{steady.text}: after a longer warm_up, a steady run tells"
-            else:
-                remedy = self._longer(best, worst, allowed, sample)
+            remedy = self._longer(best, worst, allowed, sample, size)
             return known._replace(detail=", ".join(reasons), remedy=remedy)
         remedy = sooner(self._evidence)
         return known._replace(detail=", ".join(reasons), remedy=remedy)
 
-    def _longer(self, best: float, worst: float, allowed: float, sample: float) -> str:
+    def _longer(
+        self, best: float, worst: float, allowed: float, sample: float, size: int
+    ) -> str:
         """That a longer run helps, and which length is enough if it goes on like this
         one; a stream that ends by itself is no longer in a longer run."""
         collected, stream = self._evidence.collected, self._key[0]
         if outage := self._evidence.outage_of(stream).text:
             return f"{outage}: a run without that tells"
+        steady = self._evidence.steady.get(self._key)
+        # requests hang together, by a trend: a longer run has more of it
+        if sample < size / 2 and steady is not None and steady.text:
+            return f"{steady.text}: after a longer warm_up, a steady run tells"
         start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
         planned = self._evidence.run.plan.stream(stream)
         if not sample or start_ns is None or end_ns is None:

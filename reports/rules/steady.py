@@ -86,9 +86,11 @@ def _finding(key: tuple[str, str], medians: Floats, limit: float) -> Steady:
     if count < LEAST_POINTS or _lowest_p(blocks.size) > limit:
         return Steady(*key, count)
     at_s = np.arange(blocks.size, dtype=np.float64)
-    places, _ = stretch_apart(at_s, blocks, limit, _MOST_ALIKE)
-    changes = [*_levels(blocks, step_places(at_s, blocks, limit))]
-    changes = changes or [*_drift(blocks, limit)] or [*_levels(blocks, places)]
+    changes = (
+        [*_levels(blocks, step_places(at_s, blocks, limit))]
+        or [*_drift(at_s, blocks, limit)]
+        or [*_levels(blocks, stretch_apart(at_s, blocks, limit, _MOST_ALIKE)[0])]
+    )
     if not changes:
         return Steady(*key, count, is_steady=count >= LEAST_STEADY_POINTS or None)
     text = f"{'.'.join(key)}: the median response time is {'; '.join(changes)}"
@@ -101,9 +103,8 @@ def _lowest_p(blocks: int) -> float:
     return theil_sen(rising, rising).p
 
 
-def _drift(blocks: Floats, limit: float) -> Iterator[str]:
+def _drift(at_s: Floats, blocks: Floats, limit: float) -> Iterator[str]:
     third = blocks.size // 3
-    at_s = np.arange(blocks.size, dtype=np.float64)
     p = theil_sen(at_s, blocks, _MOST_ALIKE).p
     share = _change(blocks[:third], blocks[-third:])
     if p <= limit and abs(share) >= LEAST_SHIFT:
